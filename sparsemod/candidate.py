@@ -130,6 +130,7 @@ class Evaluation:
         reason: Why it failed, in one line; empty otherwise.
         error: 1 - validation accuracy of the network that would ship (pruned, quantized).
         float_error: The same before quantization.
+        test_error: 1 - test accuracy of that network; only for arms on the front, never searched on.
         resources: Measured on the network that would ship.
         n_epochs: Epochs that were trained.
         best_epoch: The epoch whose weights were kept (counted from 1).
@@ -143,6 +144,7 @@ class Evaluation:
     reason: str = ""
     error: float | None = None
     float_error: float | None = None
+    test_error: float | None = None
     resources: Resources | None = None
     n_epochs: int = 0
     best_epoch: int = 0
