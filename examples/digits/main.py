@@ -1,0 +1,25 @@
+"""Search for networks that read an 8x8 digit on a Cortex-M4: python main.py [config.cfg]."""
+
+import sys
+
+from data import load_digits_sets
+from net import Net, operations, search_space
+
+from sparsemod import Sparse
+
+
+def main(config="config.cfg"):
+    datasets, classes = load_digits_sets()
+    sparse = Sparse.from_config(
+        config,
+        datasets=datasets,
+        classes=classes,
+        search_space=search_space(),
+        net=Net,
+        morpher_ops=operations,
+    )
+    sparse.run_sparse()
+
+
+if __name__ == "__main__":  # workers import this file, so the search must not start on import
+    main(*sys.argv[1:])

@@ -1,0 +1,105 @@
+"""`SparseExperiment`: the documented way to look at the stored arms of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from torch import nn
+
+from sparsemod.candidate import OBJECTIVES
+from sparsemod.errors import ConfigError, StoreError, nearest
+from sparsemod.evaluate.evaluation import rebuild
+from sparsemod.search.experiment import Experiment
+from sparsemod.sparse.setup import Setup
+from sparsemod.store import Store
+
+__all__ = ["SparseExperiment", "load_net"]
+
+
+class ExperimentArguments(TypedDict, total=False):
+    """The documented arguments; only `name` and `root` are needed to read a run."""
+
+    name: str
+    root: str | Path
+    objectives: int
+    pruning: bool
+    epochs: Any
+    datasets: Any
+    classes: int
+    search_space: Any
+    net: Any
+    flops: int
+    quant_scheme: str
+    quant_params: Any
+    collate_fn: Any
+    splitter: bool
+    models_path: str | Path
+
+
+class SparseExperiment:
+    """The stored experiment of a run, read without the user's network, data or any code of the file's.
+
+    Args:
+        **arguments: ``name`` and ``root`` say where the results are; ``search_space`` and ``objectives`` are needed
+            where there are none yet. The other documented arguments are accepted and not needed.
+
+    Raises:
+        ConfigError: An argument is unknown, or ``name`` or ``root`` is missing.
+    """
+
+    def __init__(self, **arguments: Unpack[ExperimentArguments]) -> None:
+        known = ExperimentArguments.__annotations__
+        for argument in arguments:
+            if argument not in known:
+                raise ConfigError(f"SparseExperiment(...): unknown argument '{argument}'{nearest(argument, known)}")
+        missing = [k for k in ("name", "root") if k not in arguments]
+        if missing:
+            raise ConfigError(f"SparseExperiment(...): missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
+        self._arguments = arguments
+
+    def create_load_experiment(self) -> tuple[Any, Any]:
+        """Load the experiment, or create an empty one where there is none yet.
+
+        Returns:
+            An `ax.Experiment`, whose ``arms_by_name["12_0"].parameters`` are an arm's parameters, and its `ax.Data`
+            with the documented standardised values.
+
+        Raises:
+            StoreError: The file cannot be read.
+            ConfigError: There is no file and no ``search_space`` to create an experiment from.
+        """
+        name, root = str(self._arguments["name"]), Path(self._arguments["root"])
+        path = root / f"{name}.json"
+        try:
+            experiment = Experiment.from_json(path.read_bytes(), str(path))
+        except FileNotFoundError:
+            experiment = self._create(name, path)
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+        return experiment.ax_experiment(), experiment.ax_data()
+
+    def _create(self, name: str, path: Path) -> Experiment:
+        if "search_space" not in self._arguments:
+            raise ConfigError(f"SparseExperiment(...): {path} does not exist, and there is no search_space to begin with")
+        objectives = OBJECTIVES[: int(self._arguments.get("objectives", 1))]
+        return Experiment(name, self._arguments["search_space"], objectives)
+
+
+def load_net(setup: Setup, arm: str) -> nn.Module:
+    """Rebuild the trained and pruned float network of an arm on the front.
+
+    Raises:
+        StoreError: There is no such arm, or it has no stored weights.
+    """
+    with Store(setup.config.root, setup.config.name) as store:
+        stored = store.read()
+        if stored is None:
+            raise StoreError(f"{store.json_path}: there are no results yet")
+        arms = {a.name: a for a in Experiment.from_json(stored, str(store.json_path)).arms}
+        if arm not in arms:
+            raise StoreError(f"{store.json_path}: there is no arm '{arm}'{nearest(arm, arms)}")
+        weights = store.weights(arm)
+        if weights is None:
+            raise StoreError(f"{store.models_path}: arm '{arm}' has no weights; only arms on the front keep theirs")
+    return rebuild(setup.task, arms[arm].candidate, weights, arms[arm].seed)

@@ -1,0 +1,59 @@
+"""`run.json`: what is needed to repeat a run, and what must not change when one goes on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from sparsemod.config import RunConfig
+
+__all__ = ["check_same_run", "run_record"]
+
+# Arms trained or measured under other values of these could not be compared with each other.
+_FIXED = (
+    "name",
+    "seed",
+    "pruning",
+    "quant_scheme",
+    "splitter",
+    "runtime",
+    "target",
+    "clock_hz",
+)
+_PACKAGES = ("sparsemod", "torch", "ax-platform", "botorch", "numpy", "scikit-learn")
+
+
+def run_record(config: RunConfig, target: str, clock_hz: float) -> dict[str, Any]:
+    """Return the content of `run.json` for a run that begins or goes on now."""
+    return {
+        "name": config.name,
+        "versions": {"python": platform.python_version(), **{p: version(p) for p in _PACKAGES}},
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "threads_per_worker": 1,
+        "target": target,
+        "clock_hz": clock_hz,
+        "seed": config.seed,
+        "configuration": config.model_dump(mode="json"),
+    }
+
+
+def check_same_run(stored: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str | None:
+    """Say in one line which setting differs from the stored run's so that going on would mix two searches."""
+    if stored is None:
+        return None
+    for key in _FIXED:
+        was, is_now = _setting(stored, key), _setting(now, key)
+        if was != is_now:
+            return f"these results were made with {key} = {was}, now it is {is_now}"
+    return None
+
+
+def _setting(record: Mapping[str, Any], key: str) -> Any:
+    configuration = record.get("configuration")
+    if key in record:
+        return record[key]
+    return configuration.get(key) if isinstance(configuration, Mapping) else None

@@ -1,0 +1,293 @@
+"""The loop over the stages: ask, evaluate, record, until every round of every stage is done.
+
+Nothing here is remembered between rounds but the experiment: a round's arms are written down before the first of
+them is trained, so a run that is killed at any moment goes on with exactly the arms it would have had.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from sparsemod.candidate import Arm, Evaluation, Parametrization, Resources, Status
+from sparsemod.config import StageConfig
+from sparsemod.errors import CandidateError, ExhaustedError, StoreError
+from sparsemod.evaluate.evaluation import Job, predict, test_error
+from sparsemod.evaluate.executors import Executor, InlineExecutor, ProcessExecutor
+from sparsemod.search.bayes import BayesStrategy
+from sparsemod.search.experiment import Experiment
+from sparsemod.search.morph import MorphStrategy
+from sparsemod.search.sobol import SobolStrategy
+from sparsemod.search.strategy import Problem, Strategy
+from sparsemod.sparse.progress import Reporter, front_table
+from sparsemod.sparse.record import check_same_run, run_record
+from sparsemod.sparse.setup import Setup
+from sparsemod.store import Store
+
+__all__ = ["RunResult", "run"]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run leaves behind.
+
+    Attributes:
+        arms: Every arm in order, failed ones included.
+        front: The Pareto-optimal arms within the limits, lowest error first.
+        csv, json, models: Where the results are.
+    """
+
+    arms: tuple[Arm, ...]
+    front: tuple[Arm, ...]
+    csv: Path
+    json: Path
+    models: Path
+
+    def table(self) -> Table:
+        """Return the front as a `rich` table."""
+        return front_table(self.front)
+
+
+class ResourceCache:
+    """Resources before training, computed once for a configuration; a failure is remembered as well."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._known: dict[tuple[Any, ...], Resources | CandidateError] = {}
+
+    def __call__(self, parametrization: Parametrization) -> Resources:
+        """Return the resources, or raise the `CandidateError` that says why there are none."""
+        key = self._setup.space.key(parametrization)
+        if key not in self._known:
+            try:
+                self._known[key] = predict(self._setup.task, parametrization)
+            except CandidateError as error:
+                self._known[key] = error
+        known = self._known[key]
+        if isinstance(known, CandidateError):
+            raise known
+        return known
+
+
+@dataclass
+class _Session:
+    setup: Setup
+    store: Store
+    experiment: Experiment
+    executor: Executor
+    reporter: Reporter
+    resources: ResourceCache
+
+    def front(self) -> list[Arm]:
+        return self.experiment.front(self.setup.config.constraints)
+
+    def save(self) -> None:
+        """Write the state; weights of arms that are neither on the front nor a parent to come are dropped after."""
+        self.store.save(self.experiment.to_json(), self.experiment.to_csv(self.setup.config.constraints))
+        parents = {a.candidate.parent for a in self.experiment.pending if a.candidate.parent}
+        self.store.retain({a.name for a in self.front()} | parents)
+
+
+def run(setup: Setup, reporter: Reporter) -> RunResult:
+    """Run what is left of a search and return its result.
+
+    Raises:
+        StoreError: The results folder cannot be used, or holds another search.
+        InfeasibleError: The limits exclude every configuration that was tried.
+        ExecutorError: Work cannot be handed to the workers.
+        SystemExit: Ctrl-C was pressed; the state is saved and the exit code is 130.
+    """
+    config = setup.config
+    with Store(config.root, config.name) as store, reporter:
+        if not config.resume:
+            store.archive()
+        experiment = _open(setup, store)
+        _warn_of_strangers(setup, reporter)
+        try:
+            with _executor(setup) as executor:
+                session = _Session(setup, store, experiment, executor, reporter, ResourceCache(setup))
+                for stage in config.stages:
+                    with _recorded(session, stage.strategy):
+                        _run_stage(session, stage)
+                _score_front(session)
+                session.save()
+        except KeyboardInterrupt:
+            reporter.note(f"stopped; {_progress(experiment)}. Go on with the same command: {_command()}")
+            raise SystemExit(130) from None
+        front = sorted(session.front(), key=lambda a: (a.evaluation.objective("error") if a.evaluation else 1.0, a.index))
+        return RunResult(tuple(experiment.arms), tuple(front), store.csv_path, store.json_path, store.models_path)
+
+
+def _open(setup: Setup, store: Store) -> Experiment:
+    config = setup.config
+    stored = store.read()
+    record = run_record(config, setup.task.target.name, setup.task.target.clock_hz)
+    if stored is None:
+        experiment = Experiment(config.name, setup.space.ax, config.objectives)
+    else:
+        experiment = Experiment.from_json(stored, str(store.json_path))
+        mismatch = experiment.matches(setup.space.ax, config.objectives) or check_same_run(store.read_run(), record)
+        if mismatch:
+            raise StoreError(
+                f"{store.json_path}: {mismatch}; choose another name or root, or set resume = false to start over"
+            )
+    store.write_run({**record, "seconds": (store.read_run() or {}).get("seconds", {})})
+    return experiment
+
+
+def _executor(setup: Setup) -> Executor:
+    config = setup.config
+    workers = config.workers or min(config.batch_size, os.cpu_count() or 1)
+    if config.executor == "inline" or (config.executor is None and workers == 1):
+        return InlineExecutor(setup.task)
+    return ProcessExecutor(setup.task, workers)
+
+
+def _strategy(stage: StageConfig, arc: bool) -> Strategy:
+    if stage.strategy == "sobol":
+        return SobolStrategy()
+    kernel = "arc" if arc else "matern"
+    return BayesStrategy(kernel=kernel) if stage.strategy == "bayes" else MorphStrategy(kernel=kernel)
+
+
+def _run_stage(session: _Session, stage: StageConfig) -> None:
+    setup, config = session.setup, session.setup.config
+    problem = Problem(
+        space=setup.space,
+        objectives=config.objectives,
+        resources=session.resources,
+        constraints=config.constraints,
+        seed=config.seed,
+        epochs=stage.epochs,
+        morphisms=setup.morphisms,
+    )
+    strategy = _strategy(stage, config.arc)
+    known = [a for a in session.experiment.arms if a.candidate.stage == stage.stage and a.round < stage.rounds]
+    session.reporter.stage(
+        stage.strategy, stage.rounds * config.batch_size, sum(a.status is not Status.PENDING for a in known)
+    )
+    for index in range(stage.rounds):
+        arms = [a for a in known if a.round == index]
+        if not arms:
+            arms = _propose(session, strategy, problem, stage, index)
+        if not arms:
+            session.reporter.note(f"{stage.strategy}: every configuration of the space has been evaluated")
+            break
+        _evaluate(session, [a for a in arms if a.status is Status.PENDING])
+    session.reporter.end_stage()
+
+
+def _propose(session: _Session, strategy: Strategy, problem: Problem, stage: StageConfig, index: int) -> list[Arm]:
+    config, experiment = session.setup.config, session.experiment
+    try:
+        candidates = strategy.ask(config.batch_size, experiment.history, problem)
+    except ExhaustedError:
+        return []
+    first = len(experiment.arms)
+    seeds = [arm_seed(config.seed, first + k) for k in range(len(candidates))]
+    arms = experiment.add(candidates, round=index, epochs=stage.epochs, seeds=seeds)
+    session.save()
+    return arms
+
+
+def _evaluate(session: _Session, arms: Sequence[Arm]) -> None:
+    jobs = [
+        Job(
+            index=a.index,
+            candidate=a.candidate,
+            epochs=a.epochs,
+            seed=a.seed,
+            parent_weights=_parent_weights(session, a),
+        )
+        for a in arms
+    ]
+    names = {a.index: a.name for a in arms}
+    for job, evaluation in session.executor.run(jobs):
+        _record(session, names[job.index], evaluation)
+
+
+def _parent_weights(session: _Session, arm: Arm) -> bytes | None:
+    parent = arm.candidate.parent
+    if parent is None:
+        return None
+    weights = session.store.weights(parent)
+    if weights is None:
+        session.reporter.note(f"arm {arm.name}: the weights of its parent {parent} are gone, it is trained from scratch")
+    return weights
+
+
+def _record(session: _Session, name: str, evaluation: Evaluation) -> None:
+    experiment = session.experiment
+    experiment.complete(name, evaluation)
+    front = session.front()
+    if evaluation.weights is not None and any(a.name == name for a in front):
+        session.store.put_weights(name, evaluation.weights)
+    session.save()
+    done = experiment.history
+    limits = session.setup.config.constraints
+    fit = [a for a in done if a.evaluation and a.evaluation.resources and not limits.violation(a.evaluation.resources)]
+    arm = next(a for a in done if a.name == name)
+    session.reporter.arm(arm, front, len(fit) / len(done))
+
+
+def _score_front(session: _Session) -> None:
+    """Evaluate the test set for the arms on the front; the search never sees these figures."""
+    for arm in session.front():
+        weights = session.store.weights(arm.name)
+        if arm.evaluation is None or arm.evaluation.test_error is not None:
+            continue
+        if weights is None:
+            session.reporter.note(f"arm {arm.name}: its weights are gone, so its test error is unknown")
+            continue
+        session.experiment.set_test_error(arm.name, test_error(session.setup.task, arm.candidate, weights, arm.seed))
+
+
+def arm_seed(seed: int, index: int) -> int:
+    """Return the seed of an arm: a hash, so that runs of neighbouring seeds share nothing.
+
+    Example:
+        >>> arm_seed(0, 1) == arm_seed(0, 1), arm_seed(0, 1) == arm_seed(1, 0)
+        (True, False)
+    """
+    digest = hashlib.blake2b(f"{seed}:{index}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") & 0x7FFFFFFF
+
+
+@contextmanager
+def _recorded(session: _Session, stage: str) -> Iterator[None]:
+    """Add the wall seconds of a stage to `run.json`, also when the stage is left by an exception."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        stored: Mapping[str, Any] = session.store.read_run() or {}
+        seconds = dict(stored.get("seconds", {}))
+        seconds[stage] = round(seconds.get(stage, 0.0) + time.perf_counter() - start, 3)
+        session.store.write_run({**stored, "seconds": seconds})
+
+
+def _warn_of_strangers(setup: Setup, reporter: Reporter) -> None:
+    config = setup.config
+    if "latency" in config.objectives and setup.task.target.name == "generic":
+        reporter.note(
+            "latency: the generic target counts one multiply-accumulate a cycle; name a target for figures of a real core"
+        )
+
+
+def _progress(experiment: Experiment) -> str:
+    done = len(experiment.history)
+    return f"{done} arm{'s are' if done != 1 else ' is'} saved"
+
+
+def _command() -> str:
+    import sys
+
+    return " ".join([Path(sys.executable).name, *sys.argv])
