@@ -1,0 +1,10 @@
+"""One thread a test process, and folders of helper modules importable by workers."""
+
+import sys
+from pathlib import Path
+
+import torch
+
+torch.set_num_threads(1)
+for folder in ("sparse",):
+    sys.path.insert(0, str(Path(__file__).parent / folder))
