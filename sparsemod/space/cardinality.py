@@ -16,7 +16,8 @@ def count(parameters: Mapping[str, Parameter], children: Children, names: Iterab
     """Return the number of configurations of the named parameters and all below them; None when infinite.
 
     Example:
-        >>> depth, kind = Range("depth", int, 1, 4, step=1), Choice("kind", str, ("conv", "skip"), ordered=True)
+        >>> depth = Range("depth", int, 1, 4, step=1)
+        >>> kind = Choice("kind", str, ("conv", "skip"), ordered=True)
         >>> count({"kind": kind, "depth": depth}, {"kind": {"conv": ("depth",)}}, ["kind"])
         5
     """

@@ -128,7 +128,7 @@ def _solve(
     values: Mapping[str, ParamValue],
     known: Mapping[str, ParamValue],
 ) -> dict[str, ParamValue] | None:
-    """Solve one program over the unknowns x and, in the other half of its columns, distances t >= |x - x0|."""
+    """Solve one program over the unknowns x and, in the other half of the columns, distances |x - x0|."""
     free = {name: v for name, v in variables.items() if name not in known}
     cost, low, high, integer = np.zeros(2 * n), np.zeros(2 * n), np.zeros(2 * n), np.zeros(2 * n)
     upper_rows: list[np.ndarray] = []

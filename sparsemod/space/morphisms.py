@@ -16,7 +16,7 @@ from sparsemod.space.space import Space
 
 __all__ = ["Morphism", "apply", "check_morphisms"]
 
-Morphism = Callable[[dict[str, Any]], dict[str, Any]]
+Morphism = Callable[[dict[str, Any]], Any]
 
 
 def check_morphisms(morpher_ops: object) -> dict[str, Morphism]:
@@ -45,7 +45,7 @@ def apply(
     """Apply `n_ops` morphisms, picked at random, to a copy of a configuration.
 
     Each morphism gets a copy of its own and its result is repaired to the space before the next one sees it.
-    Inside, the global generators of `random` and `numpy.random` are seeded from `rng`; they are restored after.
+    The global generators of `random` and `numpy.random` are seeded from `rng` inside and restored after.
 
     Args:
         morpher_ops: The user's morphisms by name.

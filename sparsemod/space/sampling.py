@@ -22,9 +22,8 @@ def draw(space: Space, seed: int, index: int) -> dict[str, ParamValue]:
     """Return point number `index` (from 0) of the scrambled Sobol sequence as a valid configuration.
 
     Where a point breaks the space's constraints, its constrained coordinates are drawn anew, from a generator
-    of this seed and index alone, until they hold; after 100 attempts the nearest valid configuration is taken.
-    Beyond 21 201 parameters, the most that the sequence is defined for, points are drawn uniformly, with a
-    warning.
+    of this seed and index alone, until they hold; after 100 attempts the nearest valid one is taken. Beyond
+    21 201 parameters, the most that the sequence is defined for, points are drawn uniformly, with a warning.
 
     Raises:
         ValueError: If `index` is negative.

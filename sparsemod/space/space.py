@@ -182,8 +182,8 @@ class Space:
     def repair(self, params: Mapping[str, object], rng: np.random.Generator) -> dict[str, ParamValue]:
         """Return the nearest valid parametrization; a valid one comes back as it is.
 
-        Values are cast, clamped and rounded, unusable and missing ones drawn, inactive and unknown ones dropped
-        and the constrained ones moved as little as the constraints need.
+        Values are cast, clamped and rounded, unusable and missing ones drawn, inactive and unknown ones
+        dropped, and the constrained ones moved as little as the constraints need.
 
         Raises:
             SpaceError: If no values satisfy the constraints.
