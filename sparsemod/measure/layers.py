@@ -11,10 +11,12 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
@@ -162,15 +164,38 @@ _Geometry = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 @dataclass(slots=True)
 class _Storage:
-    """What is known of the content of a storage since it was last written."""
+    """What a storage holds now, by the tensors that look at it, and what it held before parts were overwritten."""
 
     values: dict[_Geometry, Value] = field(default_factory=dict)
-    writer: tuple[_Geometry, Value] | None = None
     before: Value | None = None
 
 
 def _geometry(tensor: Tensor) -> _Geometry:
     return tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+
+
+def _overlap(a: _Geometry, b: _Geometry) -> bool:
+    """Return whether two tensors of one storage have an element in common."""
+    (start, stop), (other_start, other_stop) = (
+        (offset, offset + sum((n - 1) * step for n, step in zip(shape, stride, strict=True)) + 1)
+        for offset, shape, stride in (a, b)
+    )
+    if start >= other_stop or other_start >= stop:
+        return False
+    return bool(np.intersect1d(_elements(a), _elements(b)).size)
+
+
+def _same_elements(a: _Geometry, b: _Geometry) -> bool:
+    """Return whether two tensors of one storage hold the same elements in the same order."""
+    return prod(a[1]) == prod(b[1]) and bool(np.array_equal(_elements(a).ravel(), _elements(b).ravel()))
+
+
+def _elements(geometry: _Geometry) -> NDArray[np.intp]:
+    offset, shape, stride = geometry
+    index = np.full(shape, offset, np.intp)
+    for i, (n, step) in enumerate(zip(shape, stride, strict=True)):
+        index += np.arange(n).reshape([-1 if j == i else 1 for j in range(len(shape))]) * step
+    return index
 
 
 class _Recorder(TorchDispatchMode):
@@ -312,44 +337,44 @@ class _Recorder(TorchDispatchMode):
         return storage.values[geometry]
 
     def _write(self, tensor: Tensor, depends: bool) -> Value | None:
-        """Start a new version of the storage that an in-place operation has written."""
-        storage = self._storage(tensor)
+        """Start a new version of what an in-place operation has written; the rest of the storage stays."""
+        storage, geometry = self._storage(tensor), _geometry(tensor)
+        for other in [g for g in storage.values if g == geometry or _overlap(g, geometry)]:
+            value = storage.values.pop(other)
+            if other != geometry and (storage.before is None or prod(value.shape) > prod(storage.before.shape)):
+                storage.before = value
         if not depends:
-            storage.values.clear()
             return None
         self._alive.append(tensor)
         value = self._value(tensor)
-        geometry = _geometry(tensor)
-        others = [v for g, v in storage.values.items() if g != geometry]
-        storage.before = max(others, key=lambda v: v.shape and np.prod(v.shape), default=storage.before)
-        storage.values = {geometry: value}
-        storage.writer = geometry, value
+        storage.values[geometry] = value
         return value
 
     def lookup(self, tensor: Tensor) -> Value:
         """Return the value that a tensor holds now."""
         storage = self._storages.get(tensor.untyped_storage().data_ptr())
-        if storage is None or not storage.values:
+        if storage is None:
             return self._constant(tensor, None)
         geometry = _geometry(tensor)
         if geometry in storage.values:
             return storage.values[geometry]
-        if storage.writer is None and all(value.data is not None for value in storage.values.values()):
-            return self._constant(tensor, next(iter(storage.values.values())).source)
-        return self._alias(tensor, storage)
+        parts = [value for other, value in storage.values.items() if _overlap(other, geometry)]
+        if storage.before is not None:
+            parts.append(storage.before)
+        if all(value.data is not None for value in parts):
+            return self._constant(tensor, parts[0].source if parts else None)
+        return self._alias(tensor, storage, parts)
 
-    def _alias(self, tensor: Tensor, storage: _Storage) -> Value:
-        """Derive the value of a tensor whose storage was written through another tensor."""
-        writer = storage.writer[1] if storage.writer else next(iter(storage.values.values()))
-        covers = np.prod(writer.shape) == tensor.numel() and tensor.is_contiguous()
+    def _alias(self, tensor: Tensor, storage: _Storage, parts: list[Value]) -> Value:
+        """Derive the value of a tensor that was written, or made, through other tensors of its storage."""
         value = self._value(tensor)
-        parts = {"input": writer} if covers else {"input": writer, "base": storage.before or self._before(tensor)}
-        self.nodes.append(Node("view" if covers else "partial_write", parts, (value,), self._stack[-1]))
+        same = next((v for g, v in storage.values.items() if _same_elements(g, _geometry(tensor))), None)
+        if same is not None:
+            self.nodes.append(Node("view", {"self": same}, (value,), self._stack[-1]))
+        else:
+            self.nodes.append(Node("partial_write", {"parts": parts}, (value,), self._stack[-1]))
         storage.values[_geometry(tensor)] = value
         return value
-
-    def _before(self, tensor: Tensor) -> Value:
-        return self._value(tensor, torch.zeros_like(tensor))
 
     def _save(self, tensor: Tensor) -> None:
         owned = self._owned.get(tensor.untyped_storage().data_ptr())

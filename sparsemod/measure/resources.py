@@ -5,18 +5,18 @@ from __future__ import annotations
 from sparsemod.candidate import Resources
 from sparsemod.measure import sizes
 from sparsemod.measure.graph import OperatorGraph
-from sparsemod.measure.latency import latency_seconds
+from sparsemod.measure.latency import LIBRARIES, latency_seconds
 from sparsemod.measure.memory import Arena, buffers, inputs_outputs_bytes, inputs_weights_bytes, plan_arena
+from sparsemod.measure.scratch import scratch_bytes
 from sparsemod.measure.targets import Target
 
-__all__ = ["RUNTIMES", "arena", "measure"]
-
-RUNTIMES = ("c", "tflite-micro")
+__all__ = ["arena", "measure"]
 
 
-def arena(graph: OperatorGraph, runtime: str) -> Arena:
-    """Plan the RAM of the activations under a runtime."""
-    pieces = buffers(graph, alias=runtime == "c")
+def arena(graph: OperatorGraph, runtime: str, core: str = "generic") -> Arena:
+    """Plan the RAM of the activations, and of the scratch memory of the kernels of a core, under a runtime."""
+    scratch = [scratch_bytes(graph, operator, core, LIBRARIES[runtime]) for operator in graph.operators]
+    pieces = buffers(graph, alias=runtime == "c", scratch=scratch)
     return plan_arena([b.n_bytes for b in pieces], [b.first for b in pieces], [b.last for b in pieces])
 
 
@@ -32,7 +32,7 @@ def measure(graph: OperatorGraph, target: Target, runtime: str) -> Resources:
     size_tflite = sum(sizes.weight_bytes(weight, "tflite-micro") for weight in graph.weights())
     return Resources(
         model_size_bytes=size_c if runtime == "c" else size_tflite,
-        working_memory_bytes=arena(graph, runtime).n_bytes,
+        working_memory_bytes=arena(graph, runtime, target.core).n_bytes,
         latency_seconds=latency_seconds(graph, target, runtime),
         n_parameters=sizes.n_parameters(graph),
         n_nonzero=sizes.n_nonzero(graph),

@@ -83,6 +83,7 @@ TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
         Target("generic", "generic", GENERIC_CLOCK_HZ),
+        _board("AlifE7", "cortex-m55", 400, 5632, 4096),  # high-performance core, MRAM, SRAM0
         _board("nRF52832", "cortex-m4", 64, 512, 64),
         _board("nRF52840", "cortex-m4", 64, 1024, 256),  # Arduino Nano 33 BLE Sense
         _board("nRF5340", "cortex-m33", 128, 1024, 512),

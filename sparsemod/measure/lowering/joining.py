@@ -232,7 +232,8 @@ def _expand(builder: Builder, node: Node) -> None:
 
 def _resize(builder: Builder, node: Node) -> None:
     """Lower upsampling by a factor that output and input size give exactly."""
-    a, out, source = node.arguments, node.outputs[0], node.arguments["self"]
+    a, out = node.arguments, node.outputs[0]
+    source = a["self"] if "self" in a else a["input"]
     n_spatial = 1 if node.op.endswith("1d") else 2
     if out is None or source.data is not None:
         lower_other(builder, node)
