@@ -190,8 +190,8 @@ def test_random_bytes(scratch, data):
 
 
 FRAGMENTS = r"""
-    [TRAIN] [DEFAULT] [TARGET]\n [ ] = : \n \n\x20 # ; \x20 r1 name =5\n \t \r \x00 \x85 \u2028 \f \v rem\x20 é ~ ,
-    %(r1)s ${a} root constraints model_size
+    [TRAIN] [DEFAULT] [TARGET]\n [ ] = : \n \n\x20 # ; \x20 r1 name =5\n \t \r \x00 \x85 \u2028 \f \v rem\x20
+    é ~ , %(r1)s ${a} root constraints model_size
 """
 fragments = st.sampled_from([f.encode("latin-1").decode("unicode_escape") for f in FRAGMENTS.split()])
 

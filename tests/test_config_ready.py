@@ -11,8 +11,8 @@ from sparsemod.config import RunConfig, TargetConfig, configuration
 FILES = sorted((Path(__file__).parents[1] / "configs").glob("*.cfg"))
 BY_NAME = {path.stem: path for path in FILES}
 DOCUMENTED_TRAIN = """
-    r1 r2 r3 epochs1 epochs2 epochs3 name root objectives batch_size debug flops quant_scheme morphisms pruning
-    splitter
+    r1 r2 r3 epochs1 epochs2 epochs3 name root objectives batch_size debug flops quant_scheme morphisms
+    pruning splitter
 """
 DOCUMENTED_TEST = "pruning splitter quant_scheme objectives name root epochs arm"
 
