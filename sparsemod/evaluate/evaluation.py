@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from sparsemod.candidate import Candidate, Evaluation, Parametrization, Resources, Status
 from sparsemod.compress.masks import apply_masks, magnitude_masks, prunable_parameters
 from sparsemod.compress.pruning import PruningHook
+from sparsemod.compress.qat import QATHook
 from sparsemod.compress.quantization import QuantizedNet, quantize
 from sparsemod.compress.structured import StructuredPruningHook, prune_channels
 from sparsemod.errors import CandidateError, user_code
@@ -160,8 +161,6 @@ def _hooks(task: Task, fraction: float, example: Inputs) -> Sequence[Hook]:
     elif fraction:
         hooks.append(PruningHook(fraction))
     if task.quant_scheme == "qat":
-        from sparsemod.compress.qat import QATHook
-
         hooks.append(QATHook())
     return hooks
 

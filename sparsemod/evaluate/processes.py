@@ -142,7 +142,7 @@ class ProcessExecutor:
         try:
             if not worker.connection.poll():
                 raise EOFError
-            kind, *content = pickle.loads(worker.connection.recv_bytes())  # noqa: S301  (our own worker)
+            kind, *content = worker.connection.recv()
         except (EOFError, OSError):
             yield from self._bury(worker)
             return

@@ -14,6 +14,7 @@ This module imports nothing heavy, so that a worker says HELLO soon.
 from __future__ import annotations
 
 import contextlib
+import copy
 import faulthandler
 import multiprocessing
 import os
@@ -94,17 +95,15 @@ def work(connection: Connection[Any, Any], slot: int) -> None:
 
 def _serve(connection: Connection[Any, Any], slot: int) -> None:
     _send(connection, Message.HELLO)
-    payload = connection.recv_bytes()
     try:
-        function, task = pickle.loads(payload)  # noqa: S301  (the main process's own bytes)
+        function, task = connection.recv()
     except Exception as error:  # noqa: BLE001  (unpickling runs the user's code)
         _send(connection, Message.REFUSED, describe("unpickling", error))
         return
-    del payload
     task = place(task, slot)
     _send(connection, Message.LOADED)
     while True:
-        job = pickle.loads(connection.recv_bytes())  # noqa: S301
+        job = connection.recv()
         _send(connection, *_attempt(function, task, job))
 
 
@@ -134,22 +133,18 @@ def _send(connection: Connection[Any, Any], *message: Any) -> None:
 def _portable(error: Exception) -> Exception:
     """Return the exception itself when it survives pickling, else a `RuntimeError` that names it."""
     try:
-        copy = pickle.loads(pickle.dumps(error))  # noqa: S301
+        pickle.dumps(error)
+        copy.copy(error)
     except Exception:  # noqa: BLE001  (any class may refuse in its own way)
-        copy = None
-    return error if type(copy) is type(error) else RuntimeError(f"{type(error).__qualname__}: {error}")
+        return RuntimeError(f"{type(error).__qualname__}: {error}")
+    return error
 
 
 def _exit_with_parent(parent: int) -> None:
     """End this process when the main process is gone, even by SIGKILL and in the middle of a training."""
     ancestor = multiprocessing.parent_process()
-    while os.getppid() == parent:
-        if ancestor is None:
-            threading.Event().wait(WATCH_SECONDS)
-            continue
+    while ancestor is not None and ancestor.is_alive() and os.getppid() == parent:
         ancestor.join(WATCH_SECONDS)
-        if not ancestor.is_alive():
-            break
     os._exit(1)
 
 

@@ -81,6 +81,7 @@ SHIPPING = [
     make_task(pruning="unstructured"),
     make_task(pruning="structured"),
     make_task(pruning="unstructured", quant_scheme="qat"),
+    make_task(pruning="structured", quant_scheme="qat"),
     make_task(quant_scheme="dynamic", quant_params=(nn.Linear,)),
     make_task(quant_scheme="both", quant_params=(nn.Linear,)),
     make_task(quant_scheme="none"),
