@@ -6,7 +6,7 @@ from typing import Any
 
 from sparsemod.measure.layers import Node, Value
 from sparsemod.measure.layout import Axes, Axis, Layout
-from sparsemod.measure.lowering.builder import Bound, Builder, Handler, Parts, array, constant
+from sparsemod.measure.lowering.builder import Bound, Builder, Handler, Parts
 from sparsemod.measure.lowering.convolution import as_image, image_layout
 from sparsemod.measure.lowering.elementwise import activation, unary
 from sparsemod.measure.lowering.other import lower_other
@@ -281,10 +281,6 @@ def _threshold(builder: Builder, node: Node) -> None:
         lower_other(builder, node)
 
 
-def _cast(builder: Builder, node: Node) -> None:
-    lower_other(builder, node, name="cast")
-
-
 HANDLERS: dict[str, Handler] = {
     "slice": _slice,
     "select": _select,
@@ -302,5 +298,3 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), _softmax),
     "threshold": _threshold,
 }
-
-_ = (array, constant, _cast)
