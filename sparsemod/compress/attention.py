@@ -48,10 +48,10 @@ def scaled_dot_product_attention(
         raise UnsupportedOperatorError("scaled_dot_product_attention with enable_gqa cannot be quantized")
     scores = torch.matmul(query, key.transpose(-2, -1)) * (scale or 1 / math.sqrt(query.shape[-1]))
     if is_causal:
-        future = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).triu(1)
+        future = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(future, -math.inf)
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        attn_mask = torch.zeros(attn_mask.shape).masked_fill(~attn_mask, -math.inf)
+    if attn_mask is not None:
+        attn_mask = _additive(~attn_mask if attn_mask.dtype == torch.bool else attn_mask)
     return torch.matmul(torch.softmax(_masked(scores, attn_mask), -1), value)
 
 
@@ -149,7 +149,9 @@ def _mask(attn: Tensor | None, padding: Tensor | None, batch: int, heads: int) -
 
 
 def _additive(mask: Tensor) -> Tensor:
-    return torch.zeros(mask.shape).masked_fill(mask, -math.inf) if mask.dtype == torch.bool else mask
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, device=mask.device).masked_fill(mask, -math.inf)
 
 
 def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:

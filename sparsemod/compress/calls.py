@@ -31,7 +31,8 @@ _QUESTIONS = """
     requires_grad requires_grad_ retain_grad register_hook grad grad_fn is_leaf output_nr names has_names
     is_cuda is_sparse is_quantized is_nested is_mkldnn is_mps is_meta is_xpu is_inference _version _is_view
     _base __len__ __format__ __repr__ __hash__ __dir__ result_type zeros_like ones_like empty_like full_like
-    rand_like randn_like new_zeros new_ones new_full new_empty new_tensor
+    rand_like randn_like new_zeros new_ones new_full new_empty new_tensor zeros ones full empty arange eye
+    rand randn randint randperm
 """
 _UNTRACKED = frozenset(_QUESTIONS.split())
 _DROPOUT = frozenset(f"{kind}dropout" for kind in ("", "alpha_", "feature_", "feature_alpha_")) | frozenset(

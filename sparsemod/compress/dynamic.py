@@ -18,6 +18,7 @@ from sparsemod.compress.fakequant import QuantizedWeight, quantize_rows, quantiz
 from sparsemod.compress.recurrent import RECURRENT, layers_of, make_cells, run_layers
 from sparsemod.compress.recurrent_int8 import AtRunTime
 from sparsemod.compress.roles import Weighted, weighted
+from sparsemod.compress.trace import Ref
 from sparsemod.compress.values import is_value, map_tensors, tag, value_of
 
 __all__ = ["RunTimeWeights", "prepare", "run_dynamic"]
@@ -55,7 +56,11 @@ class RunTimeWeights:
 
     def rows(self, name: str, weight: Tensor) -> QuantizedWeight:
         """Return the int8 form of a matrix with one scale for each row."""
-        return self.get(name, weight, torch.arange(len(weight)).reshape(-1, 1), len(weight))
+        return self.get(name, weight, _rows(weight), len(weight))
+
+
+def _rows(weight: Tensor) -> Tensor:
+    return torch.arange(len(weight), device=weight.device).reshape(-1, 1)
 
 
 def prepare(weights: RunTimeWeights, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -64,14 +69,12 @@ def prepare(weights: RunTimeWeights, op: str, args: tuple[Any, ...], kwargs: Map
         make_cells(op, args, AtRunTime(weights.rows))
     elif op == "embedding" and isinstance(args[1], Tensor):
         _table(weights, args[1])
-    elif (
-        form := weighted(op, args, kwargs, lambda x: not isinstance(x, Tensor) and x is not None)
-    ) is not None:
+    elif (form := weighted(op, args, kwargs, lambda x: isinstance(x, Ref))) is not None:
         weights.get("weight", form.weight, form.channels, form.n_channels)
 
 
 def run_dynamic(weights: RunTimeWeights, call: Call) -> Any:
-    """Carry out one call with its weights in int8 and its input quantized by what it holds; tag the result."""
+    """Carry out one call with int8 weights and its input quantized by what it holds; tag the result."""
     return map_tensors(tag, _compute(weights, call))
 
 

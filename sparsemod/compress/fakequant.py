@@ -175,14 +175,14 @@ def quantize_rows(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     return round_away(x / scale).clamp_(-128 - zero_point, 127 - zero_point).mul_(scale)
 
 
-def rescale_factors(multiplier: Tensor) -> Rescale:
-    """Split real multipliers (float64, any shape) into gemmlowp's 31-bit factor and power of two.
+def rescale_factors(multiplier: Tensor | float) -> Rescale:
+    """Split real multipliers (any shape) into gemmlowp's 31-bit factor and power of two.
 
     Example:
-        >>> rescale_factors(torch.tensor(0.375, dtype=torch.float64))
+        >>> rescale_factors(0.375)
         Rescale(first=tensor(0.7500, dtype=torch.float64), second=tensor(0.5000))
     """
-    mantissa, exponent = torch.frexp(multiplier.double())
+    mantissa, exponent = torch.frexp(torch.as_tensor(multiplier, dtype=torch.float64))
     mantissa = torch.floor(mantissa * 2**31 + 0.5) / 2**31
     exponent = exponent.double()
     left = torch.exp2(exponent.clamp(min=0))

@@ -28,9 +28,9 @@ from sparsemod.compress.fakequant import (
     round_away,
     to_grid,
 )
-from sparsemod.compress.values import map_tensors, tag, tensors_in, value_of
+from sparsemod.compress.values import is_value, map_tensors, tag, tensors_in, value_of
 
-__all__ = ["OPERATORS", "Output", "average", "generic", "keep", "main_input", "plain"]
+__all__ = ["OPERATORS", "Output", "average", "clamped", "generic", "keep", "main_input", "plain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,9 @@ def average(call: Call) -> Tensor:
 
 
 def generic(outputs: tuple[Output, ...], call: Call) -> Any:
-    """Compute in float on values that lie on grids and round the results."""
-    result = call.run()
+    """Compute in float on values and int8 constants and round the results."""
+    arguments = map_tensors(_weight_on_grid, (call.args, dict(call.kwargs)))
+    result = call.func(*arguments[0], **arguments[1])
     places = iter(outputs)
     return map_tensors(lambda x: next(places).round(x) if x.is_floating_point() else tag(x), result)
 
@@ -99,23 +100,24 @@ def _sum(outputs: tuple[Output, ...], call: Call) -> Tensor:
     return outputs[0].round(result)
 
 
-def _product(outputs: tuple[Output, ...], call: Call) -> Tensor:
+def _product(outputs: tuple[Output, ...], call: Call) -> Any:
+    if len(call.args) != 2 or call.kwargs:
+        return generic(outputs, call)
     (a, grid_a), (b, grid_b) = (_operand(x) for x in call.args)
-    factors = rescale_factors(torch.tensor(grid_a.scale * grid_b.scale / outputs[0].qparams.scale))
+    factors = rescale_factors(grid_a.scale * grid_b.scale / outputs[0].qparams.scale)
     multiply = torch.matmul if call.op in ("matmul", "bmm", "mm") else torch.mul
     return outputs[0].requantize(multiply(a, b), factors)
 
 
 def _quotient(outputs: tuple[Output, ...], call: Call) -> Any:
-    numerator, denominator = call.args[0], call.args[1]
-    tagged = isinstance(denominator, Tensor) and value_of(denominator) is not None
-    if tagged or len(call.args) > 2 or call.kwargs:
+    """Divide; a constant divisor is stored as its inverse."""
+    if len(call.args) != 2 or call.kwargs or is_value(call.args[1]):
         return generic(outputs, call)
-    inverse = 1.0 / denominator
-    return _product(outputs, Call("mul", torch.mul, (numerator, inverse), {}, call.inputs))
+    return _product(outputs, Call("mul", torch.mul, (call.args[0], 1.0 / call.args[1]), {}, call.inputs))
 
 
-def _requantized(outputs: tuple[Output, ...], call: Call) -> Tensor:
+def clamped(outputs: tuple[Output, ...], call: Call) -> Tensor:
+    """Requantize to a grid whose bounds are those of the clamp."""
     return _to_output(main_input(call), outputs[0])
 
 
@@ -135,7 +137,7 @@ def _to_output(x: Tensor, output: Output) -> Tensor:
         return output.round(x)
     if grid == output.qparams and output.bounds == grid.bounds():
         return x
-    factors = rescale_factors(torch.tensor(grid.scale / output.qparams.scale))
+    factors = rescale_factors(grid.scale / output.qparams.scale)
     return output.requantize(centred(x, grid), factors)
 
 
@@ -153,6 +155,10 @@ def _constant_on_grid(x: Any) -> Any:
     if not isinstance(x, Tensor) or value_of(x) is not None or not x.is_floating_point():
         return x
     return to_grid(x, activation_qparams(*_finite_range(x)))
+
+
+def _weight_on_grid(x: Tensor) -> Tensor:
+    return _constant_on_grid(x) if x.dim() > 1 and torch.isfinite(x).all() else x
 
 
 def _finite_range(x: Tensor) -> tuple[float, float]:
@@ -174,8 +180,5 @@ OPERATORS: dict[str, Callable[[tuple[Output, ...], Call], Any]] = {
     **dict.fromkeys(("add", "sub", "rsub"), _sum),
     **dict.fromkeys(("mul", "matmul", "bmm", "mm"), _product),
     **dict.fromkeys(("cat", "stack", "hstack", "vstack", "dstack"), _joined),
-    **dict.fromkeys(
-        ("relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max", "threshold"), _requantized
-    ),
     "div": _quotient,
 }

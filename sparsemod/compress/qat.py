@@ -193,7 +193,7 @@ def _recurrent(call: Call) -> Any:
     def rounded(weight: Tensor) -> Tensor:
         if weight.dim() < 2:
             return weight
-        rows = torch.arange(len(weight)).reshape(-1, 1)
+        rows = torch.arange(len(weight), device=weight.device).reshape(-1, 1)
         return fake_quantize_weight(weight, rows, len(weight), len(weight) // 4 if "lstm" in call.op else 1)
 
     return call.func(*with_weights(call.op, call.args, rounded), **call.kwargs)

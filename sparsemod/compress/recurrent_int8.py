@@ -60,7 +60,7 @@ class Static:
         first = part.endswith("x") and layer.removesuffix("_reverse") == "l0"
         source = self._input_grid if first else self._grid("h")
         is_lstm = part.startswith("lstm")
-        rows = torch.arange(len(weight)).reshape(-1, 1)
+        rows = torch.arange(len(weight), device=weight.device).reshape(-1, 1)
         shared = len(weight) // 4 if is_lstm else 1
         held = quantize_weight(weight, bias, source.scale, rows, len(weight), shared)
         self.weights[f"weight_{'ih' if part.endswith('x') else 'hh'}_{layer}"] = held

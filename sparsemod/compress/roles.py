@@ -217,13 +217,13 @@ def _form(
         return None
     if transposed_groups:
         per_group = weight.shape[1]
-        group = torch.arange(weight.shape[0]) // (weight.shape[0] // transposed_groups)
-        channels = group[:, None] * per_group + torch.arange(per_group)
+        group = torch.arange(weight.shape[0], device=weight.device) // (weight.shape[0] // transposed_groups)
+        channels = group[:, None] * per_group + torch.arange(per_group, device=weight.device)
         channels = channels.reshape(*channels.shape, *[1] * (weight.dim() - 2))
         count = per_group * transposed_groups
     else:
         count = weight.shape[0]
-        channels = torch.arange(count).reshape(-1, *[1] * (weight.dim() - 1))
+        channels = torch.arange(count, device=weight.device).reshape(-1, *[1] * (weight.dim() - 1))
     if bias is not None and bias.shape[0] != count:
         return None
     return Weighted(bound["input"], weight, bias, channels, count, trailing, accumulate)

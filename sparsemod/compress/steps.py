@@ -7,19 +7,22 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sparsemod.compress.calls import Call
 from sparsemod.compress.dynamic import RunTimeWeights, prepare, run_dynamic
 from sparsemod.compress.fakequant import (
+    WEIGHT_MAX,
     QParams,
     QuantizedWeight,
     activation_qparams,
     centred,
     quantize_weight,
     rescale_factors,
+    to_grid,
 )
-from sparsemod.compress.kernels import OPERATORS, Output, average, generic, keep, main_input, plain
+from sparsemod.compress.kernels import OPERATORS, Output, average, clamped, generic, keep, main_input, plain
 from sparsemod.compress.recurrent import Observation, layers_of, make_cells, run_layers
 from sparsemod.compress.recurrent_int8 import Static
 from sparsemod.compress.resolve import Resolution, Root
@@ -61,9 +64,13 @@ def build_step(
     if form is not None:
         weight, bias = folded(form, [trace.nodes[norm] for norm in roots[0].norms])
         return _weighted(form, weight, bias, _grid_of(resolution, form.input), outputs[0])
+    if node.op == "embedding" and isinstance(node.args[1], Tensor):
+        return _embedding(node.args[1], outputs[0])
     affine = batch_norm_affine(node.args, node.kwargs) if node.op == "batch_norm" else None
     if affine is not None:
         return _norm(affine, node.n_dims, _grid_of(resolution, node.args[0]), outputs[0])
+    if clamp_range(node.op, node.args, node.kwargs) is not None:
+        return partial(clamped, outputs), {}
     return partial(OPERATORS.get(node.op, generic), outputs), {}
 
 
@@ -72,7 +79,7 @@ def folded(form: Weighted, norms: list[Node]) -> tuple[Tensor, Tensor | None]:
     if not norms:
         return form.weight, form.bias
     weight = form.weight.double()
-    bias = torch.zeros(form.n_channels, dtype=torch.float64) if form.bias is None else form.bias.double()
+    bias = form.weight.new_zeros(form.n_channels).double() if form.bias is None else form.bias.double()
     for norm in norms:
         affine = batch_norm_affine(norm.args, norm.kwargs)
         if affine is not None:
@@ -114,11 +121,25 @@ def _weighted(
     return step, {"weight": quantized}
 
 
+def _embedding(table: Tensor, output: Output) -> tuple[Step, dict[str, QuantizedWeight]]:
+    """Look rows up in an int8 table whose one scale is the output's."""
+    scale = output.qparams.scale
+    values = to_grid(table, output.qparams, (-WEIGHT_MAX, WEIGHT_MAX))
+    stored = centred(values, output.qparams).to(torch.int8)
+
+    def step(call: Call) -> Tensor:
+        return tag(F.embedding(call.args[0], values), qparams=output.qparams)
+
+    return step, {"weight": QuantizedWeight(stored, torch.tensor([scale]), None)}
+
+
 def _norm(
     affine: tuple[Tensor, Tensor], n_dims: int, grid: QParams, output: Output
 ) -> tuple[Step, dict[str, QuantizedWeight]]:
     factor, offset = (values.float() for values in affine)
-    quantized = quantize_weight(factor, offset, grid.scale, torch.arange(len(factor)), len(factor))
+    quantized = quantize_weight(
+        factor, offset, grid.scale, torch.arange(len(factor), device=factor.device), len(factor)
+    )
     shape = (-1, *[1] * max(0, n_dims - 2))
     values = quantized.values.float().reshape(shape)
     steps = None if quantized.bias is None else quantized.bias.float().reshape(shape)
