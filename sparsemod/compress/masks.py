@@ -236,10 +236,12 @@ def _keep_largest(scores: Tensor, n_pruned: int) -> Tensor:
         return torch.ones_like(scores, dtype=torch.bool)
     # A tenth of the time of a stable sort, which would give the same.
     limit = scores.kthvalue(n_pruned).values
-    keep = ~(scores < limit)
-    ties = (scores == limit).nonzero().squeeze(1)
-    keep[ties[: n_pruned - int((~keep).sum())]] = False
-    return keep
+    gone = scores <= limit
+    n_surplus = int(gone.sum()) - n_pruned
+    if n_surplus:
+        ties = (scores == limit).nonzero().squeeze(1)
+        gone[ties[len(ties) - n_surplus :]] = False
+    return ~gone
 
 
 def _is_slices(structure: Structure) -> bool:
@@ -328,6 +330,8 @@ def _group_scores(values: Tensor, kept: Tensor | None, structure: Structure) -> 
 
 def _expand(keep: Tensor, shape: torch.Size, structure: Structure) -> Tensor:
     block = _block_shape(structure, shape)
+    if math.prod(block) == 1:
+        return keep.reshape(shape)
     return _ungroup(keep.unsqueeze(1).expand(-1, math.prod(block)), block, shape)
 
 

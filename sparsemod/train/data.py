@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -114,9 +115,6 @@ class LoaderData:
     classes: int | None
     device: torch.device
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_example", self._first())
-
     @property
     def n_samples(self) -> int:
         """Samples of the data set, before the collate function."""
@@ -150,8 +148,7 @@ class LoaderData:
 
     def example(self) -> Inputs:
         """Return one input as a batch of one; of packed sequences the longest of the first samples."""
-        inputs: Inputs = self._example  # type: ignore[attr-defined]
-        return inputs
+        return self._first
 
     def _batch(self, indices: list[int]) -> Batch:
         with user_code("dataset"):
@@ -167,6 +164,7 @@ class LoaderData:
             raise DataError(f"collate_fn must return one label an input, got {found}")
         return x, y
 
+    @cached_property
     def _first(self) -> Inputs:
         # Several samples and not one, since collate functions that squeeze their labels fail on a single
         # sample.
@@ -217,17 +215,23 @@ def open_data(
         raise DataError(f"a dataset needs a length, {type(dataset).__name__} has none") from error
     if n_samples == 0:
         raise DataError("the dataset is empty")
+
+    def loaded(collate: Callable[[list[Any]], Any]) -> Data:
+        data = LoaderData(items, collate, classes, where)
+        data.example()  # what is wrong with the first samples is said now
+        return data
+
     if collate_fn is not None:
-        return LoaderData(items, collate_fn, classes, where)
+        return loaded(collate_fn)
     tensors = _tensors(items)
     if tensors is None:
         first = _pair(items, 0)
         n_bytes = first[0].nbytes * n_samples
         if n_bytes > memory_limit_bytes or _changes(items):
-            return LoaderData(items, default_collate, classes, where)
+            return loaded(default_collate)
         tensors = _stack(items, first)
     if tensors[0].nbytes > memory_limit_bytes and where.type != "cpu":
-        return LoaderData(items, default_collate, classes, where)
+        return loaded(default_collate)
     return TensorData(_to(tensors[0], where).contiguous(), _labels(tensors[1], classes, where))
 
 
