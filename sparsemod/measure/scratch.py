@@ -15,11 +15,11 @@ _DSP = {"cortex-m4", "cortex-m7", "cortex-m33"}
 def scratch_bytes(graph: OperatorGraph, operator: Operator, core: str, library: str) -> int:
     """Return the bytes of scratch memory of one operator.
 
-    CMSIS-NN (as reported by its buffer-size functions on 26 shapes): two im2col columns of int16 for a convolution
-    larger than 1x1; int16 copies of the window for a depthwise one that is not 3x3, and int32 sums for an average
-    pool, on cores with DSP instructions; on the M55 int32 columns, and kernel sums of a fully connected layer.
-    The interpreter's LSTM has four int16 vectors for its gates. The `c` library: the state (and the LSTM's int16
-    cell state), and the gates in int16. The generic core has no scratch memory.
+    CMSIS-NN (as reported by its buffer-size functions on 26 shapes): two im2col columns of int16 for a
+    convolution larger than 1x1; int16 copies of the window for a depthwise one that is not 3x3, and int32
+    sums for an average pool, on cores with DSP instructions; on the M55 int32 columns, and kernel sums of a
+    fully connected layer. The interpreter's LSTM has four int16 vectors for its gates. The `c` library: the
+    state (and the LSTM's int16 cell state), and the gates in int16. The generic core has no scratch memory.
     """
     if core == "generic" or graph.tensors[operator.outputs[0]].dtype != "int8":
         return 0
