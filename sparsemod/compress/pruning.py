@@ -14,7 +14,8 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from sparsemod.compress.masks import Masks, Scope, Structure, magnitude_masks, prunable_parameters
+from sparsemod.compress.groups import Structure
+from sparsemod.compress.masks import Masks, Scope, magnitude_masks, prunable_parameters
 from sparsemod.compress.schedules import interpolate
 from sparsemod.compress.wiring import Wiring
 
@@ -36,7 +37,7 @@ class PruningHook:
         start: When the ramp begins, as a share of all optimizer steps.
         end: When the final sparsity is reached, as a share of all optimizer steps.
         scope: ``"global"`` ranks all weights together, ``"local"`` each layer's by themselves.
-        structure: What is pruned as one (see `sparsemod.compress.masks.Structure`; not ``"N:M"``, which has
+        structure: What is pruned as one (see `sparsemod.compress.groups.Structure`; not ``"N:M"``, which has
             no ramp).
         exclude: Names or ``re:`` patterns of weights to leave alone.
 
