@@ -102,13 +102,11 @@ def _dead(graph: OperatorGraph, operator: Operator, inputs: list[Mask], n_channe
 
 
 def _all(masks: Sequence[Mask] | Mask) -> Mask:
-    result: Mask = np.asarray(masks).all(axis=0)
-    return result
+    return np.asarray(np.asarray(masks).all(axis=0), bool)
 
 
 def _any(rows: NDArray[Any]) -> Mask:
-    result: Mask = rows.any(axis=1)
-    return result
+    return np.asarray(rows.any(axis=1), bool)
 
 
 def _dead_rows(operator: Operator, source: Mask) -> Mask | None:

@@ -67,7 +67,8 @@ def test_a_reshape_shares_its_buffer_only_in_the_c_runtime():
     graph = lower(net, torch.zeros(1, 4, 32))
     assert [operator.kind for operator in graph.operators][:2] == ["conv_2d", "reshape"]
     n = 32 * 64
-    assert arena(graph, "c").n_bytes == n + 128
+    state, gates = 16, 4 * 16  # 4 int8 and 4 int16 of state, 4 gates of 4 int16, aligned
+    assert arena(graph, "c").n_bytes == n + 128 + state + gates
     assert arena(graph, "tflite-micro").n_bytes == 2 * n
 
 
@@ -79,6 +80,13 @@ def test_kernels_of_the_target_get_their_scratch_memory():
     board = measure(graph, find_target("STM32F446"), "tflite-micro").working_memory_bytes
     assert board == plain + 4 * 9 * 16
     assert measure(graph, find_target("STM32F446"), "c").working_memory_bytes == plain
+
+
+def test_a_recurrent_layer_needs_its_state_and_gates():
+    graph = lower(Lambda(lambda m, x: m.r(x)[0], r=nn.LSTM(16, 32)), torch.zeros(10, 1, 16))
+    tensors, gates, state = 160 + 320, 4 * 2 * 32, 3 * 32
+    assert arena(graph, "tflite-micro").n_bytes == tensors + gates  # its state is the interpreter's
+    assert arena(graph, "c").n_bytes == tensors + gates + state
 
 
 def test_pruning_makes_the_model_smaller_in_the_c_runtime():
