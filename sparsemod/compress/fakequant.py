@@ -180,9 +180,11 @@ def rescale_factors(multiplier: Tensor | float) -> Rescale:
 
     Example:
         >>> rescale_factors(0.375)
-        Rescale(first=tensor(0.7500, dtype=torch.float64), second=tensor(0.5000))
+        Rescale(first=tensor([0.7500], dtype=torch.float64), second=tensor([0.5000]))
     """
-    mantissa, exponent = torch.frexp(torch.as_tensor(multiplier, dtype=torch.float64))
+    multiplier = torch.as_tensor(multiplier, dtype=torch.float64)
+    # a tensor without dimensions would not promote a float32 accumulator to float64
+    mantissa, exponent = torch.frexp(multiplier.reshape(multiplier.shape or (1,)))
     mantissa = torch.floor(mantissa * 2**31 + 0.5) / 2**31
     exponent = exponent.double()
     left = torch.exp2(exponent.clamp(min=0))
@@ -193,8 +195,8 @@ def rescale_factors(multiplier: Tensor | float) -> Rescale:
 def requantize(accumulator: Tensor, factors: Rescale, bounds: tuple[int, int], scale: float) -> Tensor:
     """Return ``scale * clamp(round(accumulator * multiplier))``, rounded twice; works in place.
 
-    The first rounding is done in float64, since an accumulator of 24 bits times a factor of 31 is not exact
-    in float32. Blocks that stay in the cache make it as quick as float32 over the whole tensor.
+    The first rounding is done in float64, where the product is exact for accumulators below 2**22. Blocks
+    that stay in the cache make it as quick as float32 over the whole tensor.
 
     Args:
         accumulator: Integers, (batch, ...).
@@ -203,8 +205,9 @@ def requantize(accumulator: Tensor, factors: Rescale, bounds: tuple[int, int], s
         scale: Scale of the output's grid.
     """
     half = torch.tensor(0.5, dtype=accumulator.dtype)
-    rows = max(1, _BLOCK * len(accumulator) // max(1, accumulator.numel())) if accumulator.dim() else 1
-    for block in torch.split(accumulator, rows) if accumulator.dim() else (accumulator,):
+    whole = accumulator.reshape(1) if accumulator.dim() == 0 else accumulator
+    rows = max(1, _BLOCK * len(whole) // max(1, whole.numel()))
+    for block in torch.split(whole, rows):
         block.copy_(torch.mul(block, factors.first).add_(0.5).floor_()).mul_(factors.second)
         block.add_(torch.copysign(half, block)).trunc_().clamp_(*bounds).mul_(scale)
     return accumulator

@@ -87,3 +87,63 @@ def test_accumulators_do_not_saturate():
     step = quantized.activations[-1].scale
     assert abs(float(quantized(inputs)[0]) - 33278.0) <= step
     assert abs(float(quantized(inputs)[0]) - 33278.0) < 33278 - 32767
+
+
+class Pair(nn.Module):
+    """Two values on different grids go into one operator."""
+
+    def __init__(self, operator):
+        super().__init__()
+        self.operator = operator
+
+    def forward(self, pair):
+        return self.operator(*pair)
+
+
+def stored(values, grid):
+    return np.rint(values.numpy() / grid.scale).astype(np.int64) + grid.zero_point
+
+
+def on_pair(operator, seed):
+    torch.manual_seed(seed)
+    pair = (torch.randn(400, 6) + 0.3, 2.7 * torch.randn(400, 6))
+    quantized = quantize(Pair(operator), "post", [pair])
+    a, b, *_, made = quantized.activations
+    integers = [
+        reference.quantize_input(x.numpy(), g.scale, g.zero_point) for x, g in zip(pair, (a, b), strict=True)
+    ]
+    return integers, (a, b, made), stored(quantized(pair), made)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_products_equal_the_integer_reference(seed):
+    (a, b), (grid_a, grid_b, made), result = on_pair(torch.mul, seed)
+    product = (a - grid_a.zero_point) * (b - grid_b.zero_point)
+    expected = reference.multiply(product, grid_a.scale * grid_b.scale / made.scale)
+    assert np.array_equal(result, reference.saturate(expected, made.zero_point))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_matrix_products_equal_the_integer_reference(seed):
+    (a, b), (grid_a, grid_b, made), result = on_pair(lambda a, b: a @ b.t(), seed)
+    product = (a - grid_a.zero_point) @ (b - grid_b.zero_point).T
+    expected = reference.multiply(product, grid_a.scale * grid_b.scale / made.scale)
+    assert np.array_equal(result, reference.saturate(expected, made.zero_point))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_equal_the_integer_reference(seed):
+    (a, b), (grid_a, grid_b, made), result = on_pair(torch.add, seed)
+    assert np.array_equal(result, reference.add(a, grid_a, b, grid_b, made))
+
+
+def test_an_activation_of_its_own_equals_the_integer_reference():
+    torch.manual_seed(0)
+    x = torch.randn(400, 6)
+    net = Pair(lambda x: torch.stack([F.relu(x), x.abs()]))
+    quantized = quantize(net, "post", [(x,)])
+    source, relu = quantized.activations[:2]
+    q = reference.quantize_input(x.numpy(), source.scale, source.zero_point)
+    requantized = reference.multiply(q - source.zero_point, source.scale / relu.scale)
+    expected = reference.saturate(requantized, relu.zero_point, low=relu.zero_point)
+    assert np.array_equal(stored(quantized((x,))[0], relu), expected)
