@@ -105,6 +105,12 @@ class ModelPruning(EpochPruning, Callback):  # type: ignore[misc]
         if not self._on_train_end and not trainer.enable_validation:
             self._warn_unvalidated()
         for callback in trainer.checkpoint_callbacks:
+            if self._permanent and getattr(callback, "save_weights_only", False):
+                self._warn(
+                    f"ModelPruning: {type(callback).__name__} saves weights only, for which Lightning asks no "
+                    "callback, so that masks stay in its files: load them through permanent_state of "
+                    "sparsemod.compress.masked"
+                )
             if monitor := getattr(callback, "monitor", None):
                 self._warn(
                     f"ModelPruning: {type(callback).__name__} compares networks by {monitor!r}, which is "

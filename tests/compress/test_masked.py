@@ -68,7 +68,12 @@ def test_parameters_stay_the_same_objects_in_the_same_order():
     before = list(net.parameters())
     set_masks(net, [(net[0], "weight", CHECKERED), (net[1], "bias", torch.tensor([1, 0]))])
     assert [id(p) for p in net.parameters()] == [id(p) for p in before]
-    assert [name for name, _ in net.named_parameters()] == ["0.weight_orig", "0.bias", "1.weight", "1.bias_orig"]
+    assert [name for name, _ in net.named_parameters()] == [
+        "0.weight_orig",
+        "0.bias",
+        "1.weight",
+        "1.bias_orig",
+    ]
     remove_masks(net)
     assert [id(p) for p in net.parameters()] == [id(p) for p in before]
     assert [name for name, _ in net.named_parameters()] == ["0.weight", "0.bias", "1.weight", "1.bias"]
@@ -78,11 +83,13 @@ def test_a_wrong_mask_names_what_is_wrong():
     net = layer(bias=False)
     with pytest.raises(ValueError, match=r"mask of shape \(2,\) for 'weight' .* which has shape \(2, 4\)"):
         set_masks(net, [(net, "weight", torch.ones(2))])
-    with pytest.raises(ValueError, match="'bias' .* which has no parameter there"):
+    with pytest.raises(ValueError, match=r"'bias' .* which has no parameter there"):
         set_masks(net, [(net, "bias", torch.ones(2))])
 
 
-@pytest.mark.parametrize("do", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))], ids=["copy", "pickle"])
+@pytest.mark.parametrize(
+    "do", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))], ids=["copy", "pickle"]
+)
 def test_a_masked_module_can_be_copied_and_lives_on(do):
     net = masked()
     net(torch.ones(1, 4)).sum().backward()
@@ -206,7 +213,7 @@ def test_pairs_become_the_masked_parameter_in_its_place():
     net = nn.Sequential(masked(), nn.BatchNorm1d(2))
     state = permanent_state(net.state_dict())
     remove_masks(net)
-    assert list(state)[0] == "0.weight"
+    assert next(iter(state)) == "0.weight"
     assert {name: value.tolist() for name, value in state.items()} == {
         name: value.tolist() for name, value in net.state_dict().items()
     }
@@ -227,7 +234,7 @@ def test_a_state_with_masks_loads_into_a_fresh_network():
     fresh.load_state_dict(state)
     refresh(fresh)
     assert torch.equal(fresh[0].weight, net[0].weight)
-    with pytest.raises(ValueError, match="mask for '0.weight', which the network does not have"):
+    with pytest.raises(ValueError, match=r"mask for '0\.weight', which the network does not have"):
         restore_masks(nn.ModuleDict(), state)
 
 

@@ -38,7 +38,13 @@ def test_slices_are_pruned_whole_however_incomplete_they_are():
     chosen = []
     for seed in range(300):
         masks = random_masks(
-            tensors, count=1, of="remaining", scope="local", structure=Slices(0), base=base, generator=generator(seed)
+            tensors,
+            count=1,
+            of="remaining",
+            scope="local",
+            structure=Slices(0),
+            base=base,
+            generator=generator(seed),
         )
         gone = (base["w"].any(dim=1) & ~masks["w"].any(dim=1)).nonzero().flatten().tolist()
         assert len(gone) == 1

@@ -1,4 +1,4 @@
-"""The pruning callback in Lightning's Trainer: what only Lightning has, such as checkpoints and validation."""
+"""The pruning callback in Lightning's Trainer: what only Lightning has, checkpoints above all."""
 
 import inspect
 
@@ -65,7 +65,7 @@ def test_what_is_refused_is_a_misconfiguration():
             ModelPruning("foo")
         with pytest.raises(kind, match="is not a layer of the model"):
             ModelPruning.sanitize_parameters_to_prune(run.net(), [(nn.Linear(1, 1), "weight")])
-        with pytest.raises(kind, match="a.weight needs|out of range for a.weight"):
+        with pytest.raises(kind, match=r"out of range for a\.weight"):
             pruning = ModelPruning("random_structured", use_global_unstructured=False, pruning_dim=5)
             lightning_trainer(pruning).fit(run.net())
 
@@ -255,7 +255,9 @@ def test_a_checkpoint_with_masks_can_be_validated(tmp_path):
 def test_two_callbacks_save_and_resume_together(tmp_path):
     def callbacks(net):
         return [
-            ModelPruning("l1_unstructured", [(net.a, "weight")], amount=2, use_lottery_ticket_hypothesis=True),
+            ModelPruning(
+                "l1_unstructured", [(net.a, "weight")], amount=2, use_lottery_ticket_hypothesis=True
+            ),
             ModelPruning("random_unstructured", [(net.b, "weight")], amount=1, seed=1),
         ]
 
@@ -291,7 +293,9 @@ def test_pruning_behind_the_validation(tmp_path):
 def test_the_sanity_check_prunes_nothing():
     called = []
     net = run.net()
-    pruning = pruning_of_half(prune_on_train_epoch_end=False, apply_pruning=lambda e: called.append(e) or True)
+    pruning = pruning_of_half(
+        prune_on_train_epoch_end=False, apply_pruning=lambda e: called.append(e) or True
+    )
     lightning_trainer(pruning, 2, num_sanity_val_steps=2).fit(net)
     assert called == [0, 1]
 
@@ -327,7 +331,9 @@ def test_a_model_of_many_layers_is_pruned_by_default():
 
     net = Model()
     data = torch.utils.data.DataLoader(torch.randn(64, 32), batch_size=16)
-    lightning_trainer(ModelPruning("l1_unstructured", amount=0.2, use_lottery_ticket_hypothesis=False), 3).fit(net, data)
+    lightning_trainer(
+        ModelPruning("l1_unstructured", amount=0.2, use_lottery_ticket_hypothesis=False), 3
+    ).fit(net, data)
     n = sum(p.numel() for p in net.parameters())
     left = n
     for _ in range(3):
