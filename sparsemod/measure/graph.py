@@ -1,4 +1,34 @@
-"""The operator list: a network in the terms of a microcontroller runtime (TensorFlow Lite's words, NHWC)."""
+"""The operator list: a network in the terms of a microcontroller runtime (TensorFlow Lite's words, NHWC).
+
+Kinds, with their weights and their attributes beside ``activation``; whatever is fused is applied last:
+
+- ``conv_2d``: OHWI, groups in O (input channels / groups innermost); ``stride``, ``dilation``, ``padding``,
+  ``groups``. ``depthwise_conv_2d``: 1HWO, output o reads input o // ``depth_multiplier``.
+- ``transpose_conv``: OHWI; ``stride``, ``crop``: rows and columns cut off above and to the left of the full
+  output, which ends where the output's shape does.
+- ``fully_connected``: OI over the innermost I elements of the input in memory, whatever its shape.
+- ``max_pool_2d``, ``average_pool_2d``: ``filter``, ``stride``, ``padding``; padding has no part in an
+  average.
+- ``pad``: ``paddings`` (before, after) of each dimension, ``value`` (0, or minus infinity before a max pool:
+  the least value there is).
+- ``add``, ``sub``, ``mul``, ``div``, ``maximum``, ``minimum``: two inputs, or one and a weight that stands on
+  the side ``constant`` (``x`` left, ``y`` right, else None); shapes broadcast.
+- ``relu``, ``relu6``, ``relu_n1_to_1``, ``leaky_relu`` (``alpha``), ``prelu`` (a weight), ``elu``, ``gelu``
+  (``approximate``), ``logistic``, ``tanh``, ``hard_swish``, ``abs``, ``exp``, ``log``, ``neg``, ``sqrt``,
+  ``rsqrt``, ``sin``, ``cos``; ``softmax`` (``beta``) and ``log_softmax`` over the last dimension.
+- ``mean``, ``sum``, ``reduce_max``, ``reduce_min``: ``axes``, which the output no longer has.
+- ``reshape``; ``transpose``: ``permutation``; ``concatenation``: ``axis``; ``pack``: stack along a new
+  ``axis``; ``strided_slice``: ``axis``, ``begin``, ``end``, ``stride``; ``gather``: rows of a weight by
+  indices.
+- ``resize_nearest_neighbor``, ``resize_bilinear``: ``align_corners``, ``half_pixel_centers``.
+- ``batch_matmul``: ``adj_x``, ``adj_y``, ``constant`` as above.
+- ``unidirectional_sequence_lstm``, ``gru``, ``unidirectional_sequence_rnn`` over (batch, time, features):
+  ``hidden_size``, ``reverse``, ``activation`` (that of the state); first the weights of all gates from the
+  input, then those from the state, in the order input, forget, cell, output or reset, update, new. The state
+  starts at zero.
+- ``quantize``, ``dequantize``: between int8 and float32.
+- ``other:<name>``: what no runtime here has.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +40,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ITEM_BYTES", "Operator", "OperatorGraph", "Port", "TensorSpec", "Weight"]
+__all__ = ["ITEM_BYTES", "FloatArray", "Operator", "OperatorGraph", "Port", "TensorSpec", "Weight"]
 
-ITEM_BYTES = {"int8": 1, "float32": 4, "int32": 4}
+ITEM_BYTES = {"int8": 1, "float32": 4, "int32": 4, "bool": 1}
 
 FloatArray = NDArray[np.float32]
 
@@ -25,7 +55,7 @@ class TensorSpec:
         id: Position in `OperatorGraph.tensors`: inputs first, then in the order in which they are written.
         name: Unique and the same for the same network, so that quantization parameters can be joined by it.
         shape: As it lies in memory: NHWC for images, (1, 1, L, C) for `Conv1d`, (1, T, F) for sequences.
-        dtype: ``int8``, ``float32`` or ``int32`` (indices).
+        dtype: ``int8``, ``float32``, ``int32`` (indices) or ``bool``.
     """
 
     id: int
@@ -50,8 +80,9 @@ class Weight:
 
     Attributes:
         name: The parameter it comes from. Operators that share a weight hold a weight of the same name.
-        values: float32 in TensorFlow Lite's layout, batch norm folded in: OHWI for a convolution (HWIO's groups
-            stay in O), 1HWO for a depthwise one, OI for a matrix, the shape of the operand for a constant.
+        values: float32 in TensorFlow Lite's layout, batch norm folded in: OHWI for a convolution (HWIO's
+            groups stay in O), 1HWO for a depthwise one, OI for a matrix, the shape of the operand for a
+            constant.
         bias: (O,) float32, or None.
         dtype: ``int8`` or ``float32``, how it is stored.
         axis: The output-channel axis of `values` that has a scale a channel, or None for one scale in all.
@@ -78,8 +109,9 @@ class Operator:
         inputs: Ids of the tensors that are read; a constant operand is in `weights` instead.
         outputs: Ids of the tensors that are written.
         weights: Constants, in the order that the operator's kind defines.
-        attributes: What else the operator needs: ``activation`` (none, relu, relu6, relu_n1_to_1), ``padding``
-            (same, valid), ``stride``, ``dilation``, ``groups``, ``filter``, ``axis`` and the like.
+        attributes: What else the operator needs: ``activation`` (none, relu, relu6, relu_n1_to_1),
+            ``padding`` (same, valid), ``stride``, ``dilation``, ``groups``, ``filter``, ``axis`` and the
+            like.
         module: Qualified name of the module that it comes from, for people.
         n_macs: Multiply-accumulates of one inference.
     """
@@ -128,7 +160,9 @@ class Port:
     def from_memory(self, values: NDArray[Any]) -> NDArray[Any]:
         """Rearrange values of the graph's tensor to PyTorch's `self.shape`."""
         inverse = np.argsort(self.permutation)
-        return values.reshape([self.split[i] for i in self.permutation]).transpose(inverse).reshape(self.shape)
+        return (
+            values.reshape([self.split[i] for i in self.permutation]).transpose(inverse).reshape(self.shape)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,7 +24,7 @@ __all__ = ["Space"]
 
 _MAX_ENUMERATED = 100_000
 _MUTATION_TRIES = 32
-_SWITCH_TRIES = 64
+_REPAIR_TRIES = 64
 _LOCAL_STEP = 0.2  # of the parameter's range, as SMAC's neighbourhood has it
 
 
@@ -173,9 +173,8 @@ class Space:
                 return f"{name}: missing"
             elif not isinstance(p, Derived) and (problem := p.problem(params[name])):
                 return problem
-        for name in self._derived.keys() & active:
-            expected = self._derived[name].compute(params)
-            if params[name] != expected:
+        for name, derived in self._derived.items():
+            if name in active and params[name] != (expected := derived.compute(params)):
                 return f"{name}: {params[name]!r} is not the derived value {expected!r}"
         return next((text for c in self._applying(active) if (text := c.problem(params))), None)
 
@@ -190,10 +189,10 @@ class Space:
         """
         values = self._complete(params, rng)
         repaired = self._satisfy(values)
-        switches = [name for name in self.children if name in self.tunable]
-        for _ in range(_SWITCH_TRIES if repaired is None and switches else 0):
-            redrawn = values | {name: self.tunable[name].from_unit(rng.random()) for name in switches}
-            repaired = self._satisfy(redrawn)
+        movable = [name for name in self.tunable if name in self.constrained or name in self.children]
+        for _ in range(_REPAIR_TRIES if repaired is None else 0):
+            elsewhere = {name: self.tunable[name].from_unit(rng.random()) for name in movable}
+            repaired = self._satisfy(values | elsewhere)
             if repaired is not None:
                 break
         if repaired is None:

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from sparsemod.measure.layers import Node, Value
 from sparsemod.measure.layout import Layout
-from sparsemod.measure.lowering.builder import Bound, Builder, Handler, Parts
+from sparsemod.measure.lowering.builder import Builder, Handler
+from sparsemod.measure.lowering.drafts import Bound, Parts
+from sparsemod.measure.lowering.other import dtype_of, lower_other
+from sparsemod.measure.values import Node, Value
 
 __all__ = ["HANDLERS", "regrouped"]
 
@@ -77,7 +79,9 @@ def _channel_shuffle(node: Node, layout: Layout) -> Layout | None:
 _REGROUP: dict[str, Callable[[Node, Layout], Layout | None]] = {
     **dict.fromkeys(_RESHAPES, lambda node, layout: layout.reshaped(_output_shape(node))),
     **dict.fromkeys(_IDENTITIES, lambda node, layout: layout),
-    **dict.fromkeys(("t", "transpose"), lambda node, layout: layout.permuted(_transposition(node, len(layout.dims)))),
+    **dict.fromkeys(
+        ("t", "transpose"), lambda node, layout: layout.permuted(_transposition(node, len(layout.dims)))
+    ),
     "permute": lambda node, layout: layout.permuted([int(d) for d in node.arguments["dims"]]),
     "channel_shuffle": _channel_shuffle,
     "native_channel_shuffle": _channel_shuffle,
@@ -93,19 +97,28 @@ def _source(node: Node) -> Value:
 
 def _lower(builder: Builder, node: Node) -> None:
     source = _source(node)
+    out = node.outputs[0]
+    if out is not None and dtype_of(out) != dtype_of(source):
+        lower_other(builder, node, name="cast")
+        return
     raw = builder.raw(source)
     if isinstance(raw, Parts) and node.op in _IDENTITIES:
         builder.bind(node.outputs[0], raw)
         return
     bound = builder.get(source)
-    if prod(_output_shape(node)) != prod(bound.layout.shape):
+    if prod(_output_shape(node)) > prod(bound.layout.shape):  # padded beyond the longest sequence
+        lower_other(builder, node)
+        return
+    if prod(_output_shape(node)) < prod(bound.layout.shape):
         bound = _first_steps(builder, node, bound)
     layout = regrouped(node, bound.layout)
     if layout is None:
         bound = builder.canonical(node, bound)
         layout = regrouped(node, bound.layout)
     if layout is None:
-        raise RuntimeError(f"{node.op} from {bound.layout.shape} to {_output_shape(node)} cannot be expressed")
+        raise RuntimeError(
+            f"{node.op} from {bound.layout.shape} to {_output_shape(node)} cannot be expressed"
+        )
     builder.bind(node.outputs[0], Bound(bound.tensor, layout))
 
 
