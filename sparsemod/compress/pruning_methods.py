@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import prune
 
-from sparsemod.compress.masks import Masks, Slices, magnitude_masks
+from sparsemod.compress.groups import Slices
+from sparsemod.compress.masks import Masks, magnitude_masks
 from sparsemod.compress.random_masks import random_masks
 from sparsemod.errors import ConfigError, nearest
 

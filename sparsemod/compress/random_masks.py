@@ -8,7 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sparsemod.compress.masks import Masks, Scope, Slices, magnitude_masks
+from sparsemod.compress.groups import Slices
+from sparsemod.compress.masks import Masks, Scope, magnitude_masks
 
 __all__ = ["random_masks"]
 

@@ -107,7 +107,7 @@ class ModelPruning(EpochPruning, Callback):  # type: ignore[misc]
         for callback in trainer.checkpoint_callbacks:
             if self._permanent and getattr(callback, "save_weights_only", False):
                 self._warn(
-                    f"ModelPruning: {type(callback).__name__} saves weights only, for which Lightning asks no "
+                    f"ModelPruning: {type(callback).__name__} saves weights only, when Lightning asks no "
                     "callback, so that masks stay in its files: load them through permanent_state of "
                     "sparsemod.compress.masked"
                 )

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparsemod.compress.masks import Slices
+from sparsemod.compress.groups import Slices
 from sparsemod.compress.random_masks import random_masks
 
 

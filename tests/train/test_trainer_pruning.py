@@ -9,7 +9,8 @@ from sparsemod.compress.masked import live_masks
 from sparsemod.compress.model_pruning import ModelPruning
 from sparsemod.errors import ConfigError
 from sparsemod.train.data import open_data
-from sparsemod.train.trainer import TorchTrainer, TrainSettings, accuracy
+from sparsemod.train.settings import TrainSettings
+from sparsemod.train.trainer import TorchTrainer, accuracy
 
 SETTINGS = TrainSettings(0.02, 0.9, 1, batch_size=16, epochs=5, seed=3)
 
