@@ -27,6 +27,7 @@ OWNERS = {  # third-party package -> the only units that may import it
     "ray": {"evaluate"},
     "torch": {"space", "search", "evaluate", "train", "compress", "measure", "export", "store", "sparse", "crosstest"},
     "torch_pruning": {"compress"},
+    "lightning": {"train"},
     "onnx": {"export"},
     "flatbuffers": {"export"},
     "tflite": {"export"},

@@ -59,6 +59,8 @@ class Hook(Protocol):
     Steps are optimizer steps, counted from 0 over the whole training. A hook may also have a method
     ``forward(net, x) -> logits``: it then stands in for ``net(x)``, in training and in validation, so that
     the best epoch is judged by the network that will ship. At most one hook of a training may have it.
+    Two more methods are called where a hook has them: ``end_epoch(epoch)`` behind the last step of an epoch,
+    counted from 0, before it is validated; and ``finish()`` when the network holds the weights to hand over.
     """
 
     def start(self, net: nn.Module, n_steps: int) -> None:
@@ -92,8 +94,9 @@ class Trainer(Protocol):
         """Train the network in place.
 
         Every hook is told of the start and of each step. When it returns, the network holds the weights of
-        the best epoch among those after which all hooks were ready (the last epoch, if none was). The same
-        seed gives the same weights.
+        the best epoch among those after which all hooks were ready (the last epoch, if none was); a hook that
+        is not ready any more has changed the network's form, and the epochs until then are out. The same seed
+        gives the same weights.
 
         Raises:
             CandidateError: The network cannot be trained; the reason in one line.
@@ -211,15 +214,19 @@ def _fit(
                 optimizer = _optimizer(net, settings)
             step += 1
         loss = _mean_loss(losses, step)
+        _tell(hooks, "end_epoch", epoch - 1)
         net.eval()
         share = accuracy(forward, validation, max(settings.batch_size, EVALUATION_BATCH_SIZE))
         ready = all(hook.ready(step - 1) for hook in hooks)
         history.append(Epoch(loss, share, ready))
+        if not ready:
+            best_epoch = 0
         if ready and (best_epoch == 0 or share > history[best_epoch - 1].validation_accuracy):
             best_epoch = epoch
             best = {name: value.clone() for name, value in net.state_dict().items()}
     if best_epoch:
         net.load_state_dict(best)
+    _tell(hooks, "finish")
     best_epoch = best_epoch or settings.epochs
     return FitResult(best_epoch, settings.epochs, history[best_epoch - 1].validation_accuracy, tuple(history))
 
@@ -252,6 +259,12 @@ def _forward(net: nn.Module, hooks: Sequence[Hook]) -> Forward:
         return logits
 
     return forward
+
+
+def _tell(hooks: Sequence[Hook], method: str, *arguments: int) -> None:
+    for hook in hooks:
+        if hasattr(hook, method):
+            getattr(hook, method)(*arguments)
 
 
 def _optimizer(net: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:

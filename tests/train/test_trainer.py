@@ -45,15 +45,22 @@ class MinimalTrainer:
                     for hook in hooks:
                         hook.after_step(step)
                     step += 1
+                for hook in (h for h in hooks if hasattr(h, "end_epoch")):
+                    hook.end_epoch(epoch - 1)
                 net.eval()
                 share = accuracy(forward, validation)
                 ready = all(hook.ready(step - 1) for hook in hooks)
+                if not ready:
+                    best, best_accuracy = None, -1.0
                 if ready and share > best_accuracy:
                     best_accuracy, best_epoch = share, epoch
                     best = {name: value.clone() for name, value in net.state_dict().items()}
         if best is None:
-            return FitResult(settings.epochs, settings.epochs, share)
-        net.load_state_dict(best)
+            best_epoch, best_accuracy = settings.epochs, share
+        else:
+            net.load_state_dict(best)
+        for hook in (h for h in hooks if hasattr(h, "finish")):
+            hook.finish()
         return FitResult(best_epoch, settings.epochs, best_accuracy)
 
 
@@ -150,6 +157,38 @@ def test_the_best_epoch_is_chosen_only_when_all_hooks_are_ready(trainer):
     for ready_from, allowed in ((3 * n_steps - 1, range(3, 7)), (6 * n_steps - 1, [6]), (10**6, [6])):
         result = trainer.fit(network(), TRAIN, VALIDATION, SETTINGS, [Recorder(), Recorder(ready_from)])
         assert result.best_epoch in allowed
+
+
+class EpochRecorder(Recorder):
+    """A hook that is told of epochs, and changes the network's form at the end of some of them."""
+
+    def __init__(self, changes=()):
+        super().__init__()
+        self.changes = changes
+
+    def end_epoch(self, epoch):
+        self.calls.append(("end", epoch))
+        self.changed = epoch in self.changes
+
+    def ready(self, step):
+        return not self.changed
+
+    def finish(self):
+        self.calls.append(("finish",))
+
+
+def test_hooks_that_ask_for_it_are_told_of_epochs_and_of_the_end(trainer):
+    hook = EpochRecorder()
+    trainer.fit(network(), TRAIN, VALIDATION, TrainSettings(0.05, 0.9, 0.1, 50, 2), [hook, Recorder()])
+    steps = [(when, step) for step in range(6) for when in ("before", "after")]
+    assert hook.calls == [("start", 6), *steps[:6], ("end", 0), *steps[6:], ("end", 1), ("finish",)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "allowed"), [([3], [5, 6]), ([0, 4], [6]), ([5], [6]), ([0], range(2, 7))]
+)
+def test_epochs_before_the_last_change_of_form_are_out(trainer, changes, allowed):
+    assert trainer.fit(network(), TRAIN, VALIDATION, SETTINGS, [EpochRecorder(changes)]).best_epoch in allowed
 
 
 @pytest.mark.parametrize("sparsity", [0.3, 0.9])
