@@ -1,0 +1,1 @@
+"""Makes networks smaller: masks and pruning, quantization, recipes, sensitivity."""

@@ -1,0 +1,119 @@
+"""Stage 1: a Sobol sequence over the space; what cannot run on the chip is replaced before it is trained."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsemod.candidate import Arm, Candidate, ParamValue
+from sparsemod.errors import ExhaustedError
+from sparsemod.search.feasibility import Key, Measured, Meter, infeasible, toward_limits
+from sparsemod.search.strategy import Problem, generator
+from sparsemod.space.parameters import Choice, Tunable
+from sparsemod.space.sampling import draw
+from sparsemod.space.space import Space
+
+__all__ = ["SobolStrategy", "configurations", "draw_candidates", "exhausted"]
+
+_DRAWS = 100  # tried for one candidate before it is searched for
+_ENUMERABLE = 20_000  # combinations of values a space may have for its last ones to be looked up
+
+
+@dataclass(frozen=True, slots=True)
+class SobolStrategy:
+    """Space-filling draws, the documented first stage.
+
+    A draw above a limit or equal to an earlier arm is skipped for good; a call goes on behind the largest
+    draw in the history. A draw that cannot be measured is proposed all the same: it fails at once, and its
+    reason is recorded.
+    """
+
+    name: str = "sobol"
+    stage: int = 1
+
+    def ask(self, n: int, history: Sequence[Arm], problem: Problem) -> list[Candidate]:
+        """Return the next `n` draws; see `Strategy.ask`."""
+        return draw_candidates(n, history, problem, self.stage)
+
+
+def draw_candidates(n: int, history: Sequence[Arm], problem: Problem, stage: int) -> list[Candidate]:
+    """Return the next `n` draws for a stage; also what the other stages begin with when they have no history.
+
+    Raises:
+        InfeasibleError: If no configuration within the limits was found and the history holds none either.
+        ExhaustedError: If there is no other configuration left.
+    """
+    rng, meter = generator(problem, stage, history), Meter(problem)
+    taken: set[Key] = {problem.space.key(arm.candidate.parametrization) for arm in history}
+    position = 1 + max((a.candidate.draw for a in history if a.candidate.draw is not None), default=-1)
+    candidates: list[Candidate] = []
+    while len(candidates) < n:
+        above: list[Measured] = []
+        found: Measured | None = None
+        for index in range(position, position + _DRAWS):
+            position = index + 1
+            params = draw(problem.space, problem.seed, index)
+            if problem.space.key(params) in taken:
+                continue
+            measured = meter(params)
+            if measured.feasible or measured.resources is None:
+                found = measured
+                break
+            above.append(measured)
+        if found is None:
+            found = _left_over(meter, rng, taken) or toward_limits(above, meter, rng, taken)
+        if found is None:
+            break
+        taken.add(found.key)
+        candidates.append(Candidate(found.params, stage, "sobol", draw=position - 1))
+    if not candidates:
+        raise exhausted(history, problem, meter)
+    return candidates
+
+
+def configurations(space: Space) -> Iterator[dict[str, ParamValue]]:
+    """Yield every configuration of a space without continuous parameters, each once."""
+    seen: set[Key] = set()
+    for point in itertools.product(*map(_points, space.tunable.values())):
+        params = space.from_unit(point)
+        key = space.key(params)
+        if key not in seen and space.check(params) is None:
+            seen.add(key)
+            yield params
+
+
+def exhausted(history: Sequence[Arm], problem: Problem, meter: Meter) -> Exception:
+    """Say why there is no candidate: every one has been tried, or the limits exclude what was not."""
+    above = [m for m in meter.measured.values() if m.resources is not None and not m.feasible]
+    known = [a.evaluation.resources for a in history if a.evaluation and a.evaluation.resources]
+    if above and not any(problem.constraints.violation(r) is None for r in known):
+        return infeasible(meter)
+    within = " within the limits" if above else ""
+    return ExhaustedError(
+        f"every configuration of the search space{within} has been evaluated ({len(history)} arms)"
+    )
+
+
+def _points(parameter: Tunable) -> list[float]:
+    """Points of the unit interval that stand for all values of a discrete parameter."""
+    if isinstance(parameter, Choice):
+        return [parameter.to_unit(value) for value in parameter.values]
+    values = [parameter.nearest(parameter.lower + i * parameter.step) for i in range(parameter.n_values or 0)]
+    return [parameter.to_unit(value) for value in values if value is not None]
+
+
+def _left_over(meter: Meter, rng: np.random.Generator, taken: set[Key]) -> Measured | None:
+    """Look up a configuration of a small space that the draws did not meet."""
+    space = meter.problem.space
+    if math.prod(p.n_values or math.inf for p in space.tunable.values()) > _ENUMERABLE:
+        return None
+    rest = [params for params in configurations(space) if space.key(params) not in taken]
+    for i in rng.permutation(len(rest))[: 3 * _DRAWS]:
+        measured = meter(rest[i])
+        if measured.feasible or measured.resources is None:
+            return measured
+    return None

@@ -1,0 +1,1 @@
+"""The search space: parameters, what is valid, encoding, draws and morphisms."""

@@ -1,0 +1,1 @@
+"""Trains a candidate: data, the loop and its hooks, inheritance of weights."""

@@ -1,0 +1,333 @@
+"""The training loop, what may hook into it, and the contract of a trainer that replaces it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from sparsemod.candidate import Parametrization
+from sparsemod.errors import CandidateError, DataError, user_code
+from sparsemod.train.data import Batch, Data, Inputs
+
+__all__ = ["Epoch", "FitResult", "Hook", "TorchTrainer", "TrainSettings", "Trainer", "accuracy", "settings"]
+
+Forward = Callable[[Inputs], Tensor]
+
+EVALUATION_BATCH_SIZE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSettings:
+    """How one candidate is trained.
+
+    Attributes:
+        learning_rate: Adam's, at the start.
+        learning_gamma: Factor on the learning rate at every period.
+        learning_step: Period of that factor, in thousands of optimizer steps (at least one step).
+        batch_size: Samples a step.
+        epochs: Passes over the training set, 1 or more.
+        seed: Seeds the order of the samples and whatever is random in the network.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+
+    learning_rate: float
+    learning_gamma: float
+    learning_step: float
+    batch_size: int
+    epochs: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low in (("learning_rate", 0.0), ("learning_gamma", 0.0), ("learning_step", 0.0)):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= low):
+                raise ValueError(f"{name} must be a finite number of 0 or more, got {value}")
+        for name in ("batch_size", "epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of an optimizer step, counted from 0.
+
+        Example:
+            >>> TrainSettings(0.5, 0.1, 2, batch_size=1, epochs=1).rate(1999)
+            0.5
+            >>> TrainSettings(0.5, 0.1, 2, batch_size=1, epochs=1).rate(2000)
+            0.05
+        """
+        return self.learning_rate * self.learning_gamma ** (step // max(1, round(self.learning_step * 1000)))
+
+
+def settings(parametrization: Parametrization, epochs: int, seed: int = 0) -> TrainSettings:
+    """Read the settings from the mandatory parameters of a parametrization.
+
+    Raises:
+        CandidateError: One is missing, not a number or out of its range.
+        ValueError: `epochs` is below 1.
+    """
+    if epochs < 1:
+        raise ValueError(f"epochs must be 1 or more, got {epochs}")
+    values: dict[str, Any] = {}
+    for name in ("learning_rate", "learning_gamma", "learning_step", "batch_size"):
+        value = parametrization.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise CandidateError(f"{name} must be a number, got {value!r}")
+        values[name] = round(value) if name == "batch_size" else float(value)
+    try:
+        return TrainSettings(**values, epochs=epochs, seed=seed)
+    except ValueError as error:
+        raise CandidateError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """What one pass over the training set came to.
+
+    Attributes:
+        loss: Mean training loss over its steps.
+        validation_accuracy: Share of the validation set that is classified right, behind the epoch.
+        ready: Whether it could be chosen as the best one.
+    """
+
+    loss: float
+    validation_accuracy: float
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FitResult:
+    """What a training came to.
+
+    Attributes:
+        best_epoch: The epoch whose weights the network holds now, counted from 1.
+        n_epochs: Epochs that were trained.
+        validation_accuracy: Of the best epoch, in [0, 1].
+        history: One entry an epoch.
+    """
+
+    best_epoch: int
+    n_epochs: int
+    validation_accuracy: float
+    history: tuple[Epoch, ...] = ()
+
+
+class Hook(Protocol):
+    """Something that works on the network while it trains: pruning, fake quantization.
+
+    Steps are optimizer steps, counted from 0 over the whole training. A hook may also have a method
+    ``forward(net, x) -> logits``: it then stands in for ``net(x)``, in training and in validation, so that
+    the best epoch is judged by the network that will ship. At most one hook of a training may have it.
+    """
+
+    def start(self, net: nn.Module, n_steps: int) -> None:
+        """Begin a training of `n_steps` steps; the network is on its device."""
+
+    def before_step(self, step: int) -> None:
+        """Run before the forward pass of a step."""
+
+    def after_step(self, step: int) -> bool | None:
+        """Run when the optimizer has made its step.
+
+        Returns:
+            True when parameters of the network were replaced by others, so that a new optimizer is needed.
+        """
+
+    def ready(self, step: int) -> bool:
+        """Say, after a step, whether the network has its final form, so that its weights may be kept."""
+
+
+class Trainer(Protocol):
+    """Trains a network. A user's own class is made as ``trainer(device=...)``."""
+
+    def fit(
+        self,
+        net: nn.Module,
+        train: Data,
+        validation: Data,
+        settings: TrainSettings,
+        hooks: Sequence[Hook] = (),
+    ) -> FitResult:
+        """Train the network in place.
+
+        Every hook is told of the start and of each step. When it returns, the network holds the weights of
+        the best epoch among those after which all hooks were ready (the last epoch, if none was). The same
+        seed gives the same weights.
+
+        Raises:
+            CandidateError: The network cannot be trained; the reason in one line.
+        """
+
+
+class TorchTrainer:
+    """Cross entropy, Adam, a step schedule of the learning rate; the best epoch by validation accuracy.
+
+    Of equally accurate epochs the first is the best. A network with 2-D convolutions trains in channels-last
+    memory format where its forward works in it, which takes no part in what it computes.
+
+    Args:
+        device: Where to train: ``cpu``, ``cuda`` or ``cuda:<index>``.
+    """
+
+    def __init__(self, device: str | torch.device = "cpu") -> None:
+        self.device = torch.device(device)
+
+    def fit(
+        self,
+        net: nn.Module,
+        train: Data,
+        validation: Data,
+        settings: TrainSettings,
+        hooks: Sequence[Hook] = (),
+    ) -> FitResult:
+        """Train the network in place; see `Trainer.fit`.
+
+        Raises:
+            CandidateError: The forward or backward pass raised, its output is not (samples, classes), or the
+                loss is no longer finite.
+            DataError: A label is outside the network's classes.
+        """
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(settings.seed)
+            net.to(self.device)
+            _settle(net, train)
+            try:
+                return _fit(net, train, validation, settings, hooks)
+            finally:
+                _format(net, torch.contiguous_format)
+
+
+def accuracy(forward: Forward, data: Data, batch_size: int = EVALUATION_BATCH_SIZE) -> float:
+    """Return the share of samples whose largest logit is that of their label.
+
+    Args:
+        forward: Inputs to logits (samples, classes). A module is called as it is, so in eval mode as a rule.
+        data: What to measure on.
+        batch_size: Samples a pass; matters only where the collate function looks at its batch.
+    """
+    n_right: Tensor | int = 0
+    n_samples = 0
+    with torch.no_grad():
+        for x, y in data.batches(batch_size):
+            n_right = n_right + (forward(x).argmax(dim=1) == y).sum()
+            n_samples += len(y)
+    return int(n_right) / n_samples if n_samples else 0.0
+
+
+def _settle(net: nn.Module, train: Data) -> None:
+    """Let lazy layers take their shapes, and go to channels-last where the network can."""
+    example = train.example()
+    net.eval()
+    with user_code("Net.forward"), torch.no_grad():
+        net(example)
+    if any(isinstance(module, nn.Conv2d) for module in net.modules()):
+        _format(net, torch.channels_last)
+        try:
+            with torch.no_grad():
+                net(example)
+        except RuntimeError:  # `view` behind a convolution cannot cross the channels of this format
+            _format(net, torch.contiguous_format)
+
+
+def _format(net: nn.Module, memory_format: torch.memory_format) -> None:
+    net.to(memory_format=memory_format)  # type: ignore[call-overload]
+
+
+def _fit(
+    net: nn.Module, train: Data, validation: Data, settings: TrainSettings, hooks: Sequence[Hook]
+) -> FitResult:
+    n_steps = settings.epochs * train.n_batches(settings.batch_size)
+    generator = torch.Generator().manual_seed(settings.seed)
+    for hook in hooks:
+        hook.start(net, n_steps)
+    forward = _forward(net, hooks)
+    optimizer = _optimizer(net, settings)
+    history: list[Epoch] = []
+    best: dict[str, Tensor] = {}
+    best_epoch = 0
+    step = 0
+    for epoch in range(1, settings.epochs + 1):
+        net.train()
+        losses: list[Tensor] = []
+        for batch in train.batches(settings.batch_size, generator):
+            for hook in hooks:
+                hook.before_step(step)
+            optimizer.param_groups[0]["lr"] = settings.rate(step)
+            losses.append(_step(forward, optimizer, batch))
+            replaced = False
+            for hook in hooks:
+                replaced = bool(hook.after_step(step)) or replaced
+            if replaced:
+                optimizer = _optimizer(net, settings)
+            step += 1
+        loss = _mean_loss(losses, step)
+        net.eval()
+        with user_code("Net.forward"):
+            share = accuracy(forward, validation, max(settings.batch_size, EVALUATION_BATCH_SIZE))
+        ready = all(hook.ready(step - 1) for hook in hooks)
+        history.append(Epoch(loss, share, ready))
+        if ready and (best_epoch == 0 or share > history[best_epoch - 1].validation_accuracy):
+            best_epoch = epoch
+            best = {name: value.clone() for name, value in net.state_dict().items()}
+    if best_epoch:
+        net.load_state_dict(best)
+    best_epoch = best_epoch or settings.epochs
+    return FitResult(best_epoch, settings.epochs, history[best_epoch - 1].validation_accuracy, tuple(history))
+
+
+def _step(forward: Forward, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:
+    x, y = batch
+    with user_code("Net.forward"):
+        logits = forward(x)
+    _check_logits(logits, len(y))
+    try:
+        loss = nn.functional.cross_entropy(logits, y)
+    except IndexError as error:
+        raise DataError(
+            f"labels must be below the network's {logits.shape[1]} outputs, got {int(y.max())}"
+        ) from error
+    optimizer.zero_grad(set_to_none=True)
+    with user_code("the backward pass of Net"):
+        loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    return loss.detach()
+
+
+def _forward(net: nn.Module, hooks: Sequence[Hook]) -> Forward:
+    own = [hook.forward for hook in hooks if hasattr(hook, "forward")]
+    if len(own) > 1:
+        raise ValueError(f"at most one hook may have a forward, got {len(own)}")
+    return net if not own else lambda x: own[0](net, x)
+
+
+def _optimizer(net: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+    parameters = [parameter for parameter in net.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise CandidateError("Net has no trainable parameters")
+    return torch.optim.Adam(parameters, lr=settings.learning_rate, fused=True)
+
+
+def _check_logits(logits: object, n_samples: int) -> None:
+    if not isinstance(logits, Tensor):
+        raise CandidateError(f"Net.forward must return a tensor of logits, got {type(logits).__name__}")
+    if logits.dim() != 2 or len(logits) != n_samples:
+        shape = tuple(logits.shape)
+        raise CandidateError(f"Net.forward must return logits of shape ({n_samples}, classes), got {shape}")
+
+
+def _mean_loss(losses: list[Tensor], n_steps: int) -> float:
+    """Average the losses of an epoch. Read once an epoch, since reading a tensor waits for it."""
+    together = torch.stack(losses)
+    finite = together.isfinite()
+    if not bool(finite.all()):
+        first = int((~finite).int().argmax())
+        value = "nan" if bool(together[first].isnan()) else "infinite"
+        raise CandidateError(f"loss became {value} at step {n_steps - len(losses) + first + 1}")
+    return float(together.mean())
