@@ -164,8 +164,8 @@ def _variables(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_lists(parts: Sequence[Mapping[str, Any]]) -> None:
-    groups = [group for part in parts for group in _groups(part).items()]
-    if not groups:
+    groups = [group for part in parts for group in _groups(part).items() if group[1] is not None]
+    if not any(_groups(part) for part in parts):
         raise RecipeError("a recipe needs a list of modifiers under a key that contains 'modifiers'")
     for key, value in groups:
         if not isinstance(value, list) or not all(isinstance(item, Tagged) for item in value):
@@ -193,4 +193,4 @@ def _override(written: Sequence[dict[str, Any]], overrides: Mapping[str, Any]) -
 def _resolved(part: Mapping[str, Any], scope: _Scope) -> list[Tagged]:
     for name in scope.written:
         scope.value(name)
-    return [scope.resolve(item) for group in _groups(part).values() for item in group]
+    return [scope.resolve(item) for group in _groups(part).values() for item in group or ()]

@@ -27,6 +27,9 @@ class BaseScheduled(BaseObject):
         RecipeError: The schedule breaks one of these rules.
     """
 
+    never_ends = False
+    """Whether the end must stay -1."""
+
     def __init__(
         self,
         start_epoch: float = -1.0,
@@ -88,6 +91,14 @@ class BaseScheduled(BaseObject):
         except RecipeError:
             self._init_end = before
             raise
+
+    def start_at_once(self, start_epoch: float) -> None:
+        """Let it act by epoch 0 and never end.
+
+        Args:
+            start_epoch: Below 0; it sets the order among several.
+        """
+        self.reschedule(start_epoch, -1.0)
 
     def _get_start(self) -> float:
         return self._start_epoch
