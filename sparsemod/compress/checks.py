@@ -9,7 +9,7 @@ from typing import Any
 from sparsemod.compress.recipe_errors import RecipeError
 from sparsemod.errors import nearest
 
-__all__ = ["ALL", "ALL_PRUNABLE", "boolean", "in_range", "names", "number", "one_of", "optional"]
+__all__ = ["ALL", "ALL_PRUNABLE", "boolean", "in_range", "indices", "names", "number", "one_of", "optional"]
 
 ALL = "__ALL__"
 ALL_PRUNABLE = "__ALL_PRUNABLE__"
@@ -86,6 +86,18 @@ def boolean(name: str) -> Callable[[Any], bool]:
         if not isinstance(value, bool):
             raise RecipeError(f"{name} must be true or false, not {value!r}")
         return value
+
+    return check
+
+
+def indices(name: str) -> Callable[[Any], list[int]]:
+    """Return a check of a list of indices from 0."""
+
+    def check(value: Any) -> list[int]:
+        items = value if isinstance(value, list | tuple) else [None]
+        if not all(isinstance(item, int) and not isinstance(item, bool) and item >= 0 for item in items):
+            raise RecipeError(f"{name} must be a list of indices, not {value!r}")
+        return list(items)
 
     return check
 

@@ -53,6 +53,9 @@ class BaseObject:
 class BaseModifier(BaseObject):
     """The parent of all modifiers."""
 
+    changes: tuple[SparsificationTypes, ...] = ()
+    """What it changes, by class."""
+
     enabled = Argument(
         boolean("enabled"), "Whether it makes its updates.", serializable=False, restrict_initialized=False
     )
@@ -86,7 +89,7 @@ class BaseModifier(BaseObject):
     @ModifierProp(serializable=False)
     def sparsification_types(self) -> list[SparsificationTypes]:
         """What it changes."""
-        return []
+        return list(self.changes)
 
     @ModifierProp(serializable=False)
     def initialized(self) -> bool:
