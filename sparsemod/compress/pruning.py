@@ -13,10 +13,10 @@ from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from sparsemod.compress.masks import Masks, Scope, Structure, magnitude_masks, prunable_parameters
 from sparsemod.compress.schedules import interpolate
+from sparsemod.compress.wiring import Wiring
 
 __all__ = ["PruningHook"]
 
@@ -86,7 +86,7 @@ class PruningHook:
         self._masks = {}
         self._applied = ([], [])
         self._parameters = prunable_parameters(net, self._exclude)
-        self._wiring = _Wiring(net)
+        self._wiring = Wiring(net)
 
     def before_step(self, step: int) -> None:
         """Do nothing; the work is done behind the optimizer."""
@@ -126,60 +126,3 @@ class PruningHook:
             list(self._parameters.values()),
             [mask.to(self._parameters[name].dtype) for name, mask in self._masks.items()],
         )
-
-
-class _Wiring:
-    """Which layers ran, in order, and which batch norms read layers' outputs alone; seen in one forward."""
-
-    def __init__(self, net: nn.Module) -> None:
-        self._layers: dict[nn.Module, None] = {}
-        self._sources: dict[nn.Module, set[nn.Module | None]] = {}
-        # The outputs are held until `close`, so that no other tensor takes over an identity.
-        self._outputs: dict[int, tuple[Tensor, nn.Module]] = {}
-        self._handles: list[RemovableHandle] = []
-        for module in net.modules():
-            if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
-                self._handles.append(module.register_forward_hook(self._saw_layer))
-            elif isinstance(module, nn.modules.batchnorm._BatchNorm):
-                self._handles.append(module.register_forward_hook(self._saw_norm))
-
-    def close(self) -> None:
-        """Stop observing."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._outputs.clear()
-
-    def dead_channels(
-        self, masks: Masks, parameters: dict[str, nn.Parameter]
-    ) -> list[tuple[nn.Parameter, Tensor]]:
-        """Return biases, scales and shifts with the masks that take the wholly pruned channels out."""
-        names = {id(parameter): name for name, parameter in parameters.items()}
-        alive: dict[nn.Module, Tensor] = {}
-        for layer in list(self._layers)[:-1]:
-            mask = masks.get(names.get(id(layer.weight), ""))
-            if mask is not None:
-                alive[layer] = mask.flatten(1).any(dim=1)
-        found = {
-            id(layer.bias): (layer.bias, mask)
-            for layer, mask in alive.items()
-            if isinstance(layer.bias, nn.Parameter)
-        }
-        for norm, sources in self._sources.items():
-            known = [alive[source] for source in sources if source in alive]
-            if len(known) < len(sources):
-                continue
-            mask = torch.stack(known).any(dim=0)
-            for parameter in (norm.weight, norm.bias):
-                if isinstance(parameter, nn.Parameter):
-                    found[id(parameter)] = (parameter, mask)
-        return [(parameter, mask) for parameter, mask in found.values() if not bool(mask.all())]
-
-    def _saw_layer(self, module: nn.Module, inputs: object, output: Tensor) -> None:
-        self._layers.pop(module, None)
-        self._layers[module] = None
-        self._outputs[id(output)] = (output, module)
-
-    def _saw_norm(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        _, source = self._outputs.get(id(inputs[0]), (None, None))
-        self._sources.setdefault(module, set()).add(source)

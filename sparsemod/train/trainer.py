@@ -197,9 +197,9 @@ class TorchTrainer:
         with torch.random.fork_rng(devices):
             torch.manual_seed(settings.seed)
             net.to(self.device)
-            _settle(net, train)
+            memory_format = _settle(net, train)
             try:
-                return _fit(net, train, validation, settings, hooks)
+                return _fit(net, train, validation, settings, hooks, memory_format)
             finally:
                 _format(net, torch.contiguous_format)
 
@@ -221,8 +221,8 @@ def accuracy(forward: Forward, data: Data, batch_size: int = EVALUATION_BATCH_SI
     return int(n_right) / n_samples if n_samples else 0.0
 
 
-def _settle(net: nn.Module, train: Data) -> None:
-    """Let lazy layers take their shapes, and go to channels-last where the network can."""
+def _settle(net: nn.Module, train: Data) -> torch.memory_format:
+    """Let lazy layers take their shapes, and put the network into the memory format to train in."""
     example = train.example()
     net.eval()
     with user_code("Net.forward"), torch.no_grad():
@@ -232,8 +232,10 @@ def _settle(net: nn.Module, train: Data) -> None:
         try:
             with torch.no_grad():
                 net(example)
+            return torch.channels_last
         except RuntimeError:  # `view` behind a convolution cannot cross the channels of this format
             _format(net, torch.contiguous_format)
+    return torch.contiguous_format
 
 
 def _format(net: nn.Module, memory_format: torch.memory_format) -> None:
@@ -241,7 +243,12 @@ def _format(net: nn.Module, memory_format: torch.memory_format) -> None:
 
 
 def _fit(
-    net: nn.Module, train: Data, validation: Data, settings: TrainSettings, hooks: Sequence[Hook]
+    net: nn.Module,
+    train: Data,
+    validation: Data,
+    settings: TrainSettings,
+    hooks: Sequence[Hook],
+    memory_format: torch.memory_format,
 ) -> FitResult:
     n_steps = settings.epochs * train.n_batches(settings.batch_size)
     generator = torch.Generator().manual_seed(settings.seed)
@@ -265,6 +272,7 @@ def _fit(
             for hook in hooks:
                 replaced = bool(hook.after_step(step)) or replaced
             if replaced:
+                _format(net, memory_format)
                 optimizer = _optimizer(net, settings)
             step += 1
         loss = _mean_loss(losses, step)
