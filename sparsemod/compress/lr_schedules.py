@@ -3,7 +3,7 @@
 With e the epochs since the start:
 
 - StepLR(step_size, gamma=0.1): ``init gamma^floor(e / step_size)``;
-- MultiStepLR(milestones, gamma=0.1): ``init gamma^(milestones passed)``, milestones in epochs of the training;
+- MultiStepLR(milestones, gamma=0.1): ``init gamma^(milestones passed)``, epochs of the training;
 - ExponentialLR(gamma): ``init gamma^floor(e)``;
 - CosineAnnealingWarmRestarts(T_0, T_mult=1, eta_min=0), also as (cycle_epochs, lr_min):
   ``eta_min + (init - eta_min) (1 + cos(pi x)) / 2`` with x the share of the cycle (arXiv:1608.03983).
