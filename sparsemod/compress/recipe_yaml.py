@@ -19,7 +19,7 @@ MAX_DEPTH = 20
 MAX_NODES = 10_000
 
 FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9][0-9_]*(?=[eE]))(?:[eE][-+]?[0-9]+)?$")
-PLAIN = re.compile(r"[A-Za-z_./][\w./+ -]*", re.ASCII)
+PLAIN = re.compile(r"[A-Za-z0-9_./][\w./+ -]*", re.ASCII)
 
 
 @dataclass(frozen=True)
