@@ -150,14 +150,14 @@ class BaseManager(BaseObject):
         lines = [f"version: {VERSION}", ""]
         if isinstance(self._modifiers, dict):
             return lines + self.modifiers_to_string_lines(self._modifiers, include_metadata)
-        if include_metadata and self._metadata:
+        if include_metadata:
             lines += self.metadata_to_string_lines()
         return [*lines, "modifiers:", *self.modifiers_list_to_string_lines(self._modifiers)]
 
     def metadata_to_string_lines(self, stage: str | None = None) -> list[str]:
-        """Return the metadata of the recipe, or of one stage, in lines."""
+        """Return the metadata of the recipe, or of one stage, in lines; none where there is none."""
         value = (self._metadata or {}).get(stage or METADATA)
-        return [*metadata_lines(value, "  " if stage else ""), ""]
+        return [] if value is None else [*metadata_lines(value, "  " if stage else ""), ""]
 
     def modifiers_to_string_lines(
         self, modifiers: Sequence[Any] | Mapping[str, Sequence[Any]], include_metadata: bool = True
@@ -168,7 +168,7 @@ class BaseManager(BaseObject):
         lines = []
         for stage, group in modifiers.items():
             lines.append(f"{yaml_value(stage)}:")
-            if include_metadata and self._metadata:
+            if include_metadata:
                 lines += self.metadata_to_string_lines(stage)
             lines.append(f"  {yaml_value(f'{stage}_modifiers')}:")
             lines += [f"  {line}" for line in self.modifiers_list_to_string_lines(group)]

@@ -74,8 +74,6 @@ def metadata_lines(value: Any, indentation: str = "") -> list[str]:
 
 def _lines(key: Any, value: Any, indentation: str) -> list[str]:
     name = f"{indentation}{yaml_value(key)}:"
-    if value is None and key == METADATA:
-        return [name]
     if not isinstance(value, Mapping) or not value:
         return [f"{name} {yaml_value(value)}"]
     return [name, *(line for pair in value.items() for line in _lines(*pair, indentation + "  "))]

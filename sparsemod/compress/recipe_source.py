@@ -32,11 +32,11 @@ def load_recipe_yaml_str(source: str | Path) -> str:
     if isinstance(source, str) and ("\n" in source or "\r" in source):
         match = FRONT_MATTER.match(source)
         return match.group(1) if match else source
-    path = Path(source)
-    if str(source).startswith("zoo:"):
-        raise RecipeError(f"{source}: recipes are read from files, not downloaded")
+    path, shown = Path(source), str(source)[:100]
+    if shown.startswith("zoo:"):
+        raise RecipeError(f"{shown}: recipes are read from files, not downloaded")
     if path.suffix.lower() not in EXTENSIONS:
-        raise RecipeError(f"{source}: expected a recipe file ending in {', '.join(EXTENSIONS)}, or YAML text")
+        raise RecipeError(f"{shown}: expected a recipe file ending in {', '.join(EXTENSIONS)}, or YAML text")
     text = _read(path)
     match = FRONT_MATTER.match(text)
     if match is None and path.suffix.lower() == ".md":

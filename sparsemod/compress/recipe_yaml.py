@@ -110,7 +110,7 @@ def load_yaml(text: str) -> Any:
     except RecipeSyntaxError:
         raise
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise RecipeSyntaxError(f"the recipe is no YAML: {' '.join(str(error).split())}") from None
+        raise RecipeSyntaxError(f"the recipe is no YAML: {' '.join(str(error).split())[:300]}") from None
 
 
 def yaml_value(value: Any, *, nested: bool = False) -> str:
