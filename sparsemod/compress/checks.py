@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from sparsemod.compress.recipe_errors import RecipeError
 from sparsemod.errors import nearest
 
-__all__ = ["ALL", "ALL_PRUNABLE", "boolean", "in_range", "indices", "names", "number", "one_of", "optional"]
+__all__ = [
+    "ALL",
+    "ALL_PRUNABLE",
+    "boolean",
+    "in_range",
+    "indices",
+    "mapping",
+    "names",
+    "number",
+    "one_of",
+    "optional",
+]
 
 ALL = "__ALL__"
 ALL_PRUNABLE = "__ALL_PRUNABLE__"
@@ -98,6 +109,17 @@ def indices(name: str) -> Callable[[Any], list[int]]:
         if not all(isinstance(item, int) and not isinstance(item, bool) and item >= 0 for item in items):
             raise RecipeError(f"{name} must be a list of indices, not {value!r}")
         return list(items)
+
+    return check
+
+
+def mapping(name: str) -> Callable[[Any], dict[str, Any]]:
+    """Return a check of values by name."""
+
+    def check(value: Any) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise RecipeError(f"{name} must hold values by name, not {value!r}")
+        return {str(key): item for key, item in value.items()}
 
     return check
 

@@ -50,8 +50,8 @@ class DistillationModifier(ScheduledUpdateModifier):
     """Mixes the loss of the task with a teacher's: ``(1 - hardness) loss + hardness distillation``.
 
     The teacher comes with `initialize` (or `modify`) as `distillation_teacher`: a module; "self" for a copy
-    of the network as it is at the start; "disable" (the default) for none. The loss is mixed by `loss_update`,
-    which needs `student_inputs` and `student_outputs`.
+    of the network as it is at the start; "disable" (the default) for none. The loss is mixed by
+    `loss_update`, which needs `student_inputs` and `student_outputs`.
 
     Args:
         start_epoch: When it starts.

@@ -81,7 +81,7 @@ class LayerThinningModifier(ScheduledModifier):
         self.keep(
             param_group_dependency_map=param_group_dependency_map,
             structure_type=structure_type,
-            update_epochs=list(update_epochs or ()),
+            update_epochs=[] if update_epochs is None else update_epochs,
             strict=strict,
         )
         self._last_epoch = -1.0

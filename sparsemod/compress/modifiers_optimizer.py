@@ -9,7 +9,7 @@ from typing import Any
 from torch.nn import Module
 from torch.optim import Optimizer
 
-from sparsemod.compress.checks import boolean, in_range, indices, one_of, optional
+from sparsemod.compress.checks import boolean, in_range, indices, mapping, one_of, optional
 from sparsemod.compress.lifecycle import (
     TOLERANCE,
     PyTorchModifierYAML,
@@ -180,7 +180,7 @@ class LearningRateModifier(ScheduledUpdateModifier):
 
     changes = (SparsificationTypes.learning_rate,)
     lr_class = Argument(one_of("lr_class", LR_CLASSES), "The schedule.")
-    lr_kwargs = Argument(dict, "Its arguments.")
+    lr_kwargs = Argument(mapping("lr_kwargs"), "Its arguments.")
     init_lr = Argument(in_range("init_lr", 0.0, 1.0, low_open=True), "The rate at the start.")
     constant_logging = Argument(boolean("constant_logging"), LOGGING)
 

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from sparsemod.compress.checks import ALL_PRUNABLE, boolean, in_range, one_of
+from sparsemod.compress.checks import ALL_PRUNABLE, boolean, in_range, names, one_of
 from sparsemod.compress.lifecycle import PyTorchModifierYAML
 from sparsemod.compress.masks import magnitude_masks
 from sparsemod.compress.modifiers_masks import MaskModifier, find_parameters, mask_structure
@@ -43,7 +43,8 @@ def _final(value: Any) -> float | dict[float, list[str]]:
         raise RecipeError(
             "final_sparsity: expected a fraction or fractions with the names of their parameters"
         )
-    return {_fraction(key): list(params) for key, params in value.items()}
+    lists = {_fraction(key): names("final_sparsity")(params) for key, params in value.items()}
+    return {key: [params] if isinstance(params, str) else params for key, params in lists.items()}
 
 
 @PyTorchModifierYAML()

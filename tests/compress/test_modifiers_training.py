@@ -50,7 +50,9 @@ class TestSetLearningRate:
     def test_groups(self):
         net = nn.Linear(2, 1)
         optimizer = torch.optim.SGD([{"params": [net.weight]}, {"params": [net.bias]}], lr=0.1)
-        wrapped = ScheduledModifierManager([SetLearningRateModifier(0.5, param_groups=[1])]).modify(net, optimizer, 1)
+        wrapped = ScheduledModifierManager([SetLearningRateModifier(0.5, param_groups=[1])]).modify(
+            net, optimizer, 1
+        )
         wrapped.step()
         assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.5]
 
@@ -144,9 +146,11 @@ class TestLearningRate:
     @pytest.mark.parametrize(
         ("name", "kwargs"),
         [
-            ("CyclicLR", {}), ("StepLR", {}), ("StepLR", {"step_size": 0}), ("StepLR", {"step_size": 2, "gama": 0.1}),
+            ("CyclicLR", {}), ("StepLR", {}), ("StepLR", {"step_size": 0}),
+            ("StepLR", {"step_size": 2, "gama": 0.1}),
             ("StepLR", {"step_size": "x"}), ("MultiStepLR", {"milestones": 3}), ("ExponentialLR", {}),
-            ("CosineAnnealingWarmRestarts", {"T_0": -1}), ("CosineAnnealingWarmRestarts", {"T_0": 2, "T_mult": 0.5}),
+            ("CosineAnnealingWarmRestarts", {"T_0": -1}),
+            ("CosineAnnealingWarmRestarts", {"T_0": 2, "T_mult": 0.5}),
         ],
     )  # fmt: skip
     def test_refused(self, name, kwargs):
@@ -156,7 +160,9 @@ class TestLearningRate:
 
 def test_weight_decay():
     modifier = SetWeightDecayModifier(0, start_epoch=1)
-    seen = trace(modifier, 3, lambda _, optimizer: optimizer.param_groups[0]["weight_decay"], weight_decay=0.01)
+    seen = trace(
+        modifier, 3, lambda _, optimizer: optimizer.param_groups[0]["weight_decay"], weight_decay=0.01
+    )
     assert seen == [0.01, 0, 0]
 
 
@@ -193,7 +199,9 @@ class TestSetParam:
         assert seen == [False, True, True]
 
     def test_number_fills_any_shape(self):
-        assert trace(SetParamModifier("__ALL__", 2.0), 1, lambda net, _: net.weight.tolist()) == [[[2.0, 2.0]]]
+        assert trace(SetParamModifier("__ALL__", 2.0), 1, lambda net, _: net.weight.tolist()) == [
+            [[2.0, 2.0]]
+        ]
 
     def test_other_shape(self):
         with pytest.raises(ValueError, match="shape"):
@@ -210,7 +218,8 @@ class TestSetParam:
 @pytest.mark.parametrize(
     "modifier",
     [
-        EpochRangeModifier(0, 3), SetLearningRateModifier(0.1, [0], 2.0), SetWeightDecayModifier(0.1, 2.0, [1]),
+        EpochRangeModifier(0, 3), SetLearningRateModifier(0.1, [0], 2.0),
+        SetWeightDecayModifier(0.1, 2.0, [1]),
         LearningRateFunctionModifier("cosine", 0.1, 0.001, 0, 3, param_groups=[0, 1]),
         LearningRateModifier("StepLR", {"step_size": 1.0, "gamma": 0.1}, 0.1, 10, 20),
         TrainableParamsModifier(["re:.*"], True, False), SetParamModifier(["a"], [[0.1, 2]]),

@@ -46,8 +46,10 @@ def test_expression_has_the_value_that_python_gives(expression, value):
     "expression",
     [
         "2^3", "[1,2]", "a.b", "n.real", "'text'", "n if n else 1", "n > 3", "n == 3", "lambda: 1", "n;n",
-        "__import__('os').system('true')", "open(n)", "n n", "1 2", "", "()", "max()", "max(1,2,)", "(1", "1)", "+",
-        "unknown + 1", "True + 1", "1_000", "2 ** ", "round(1, 2, 3)", "n = 3", "1.5.2", "words + 1", "flag + 1",
+        "__import__('os').system('true')", "open(n)", "n n", "1 2", "", "()", "max()", "max(1,2,)", "(1",
+        "1)",
+        "+", "unknown + 1", "True + 1", "1_000", "2 ** ", "round(1, 2, 3)", "n = 3", "1.5.2", "words + 1",
+        "flag + 1",
     ],
 )  # fmt: skip
 def test_anything_but_arithmetic_is_refused(expression):
@@ -58,16 +60,11 @@ def test_anything_but_arithmetic_is_refused(expression):
 @pytest.mark.parametrize(
     "expression",
     [
-        "9**9**9**9",
-        "n**n**n",
-        "round(5, -1000000000)",
-        "1e400",
-        "int(1e300)*int(1e300)",
-        "2.0**5000",
+        "9**9**9**9", "n**n**n", "round(5, -1000000000)", "1e400", "int(1e300)*int(1e300)", "2.0**5000",
         "9" * 900,
-    ]
-    + ["(" * 200 + "1" + ")" * 200, "-" * 200 + "1", "1+" * 5000 + "1", "max(" * 100 + "1" + ")" * 100],
-)
+        "(" * 200 + "1" + ")" * 200, "-" * 200 + "1", "1+" * 5000 + "1", "max(" * 100 + "1" + ")" * 100,
+    ],
+)  # fmt: skip
 def test_what_would_take_for_ever_is_refused(expression):
     with pytest.raises(RecipeEvalError):
         evaluate(expression, {"n": 10**9})

@@ -382,7 +382,7 @@ class TestText:
 
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**9), 10**9), st.floats(allow_nan=False), st.text(max_size=20),
-    st.sampled_from(["null", "yes", "1e5", "1e-5", "0x10", "1:30", "2024-01-01", "~", "", " a", "a: b", "#", "- a", "<<"]),
+    st.sampled_from(["null", "yes", "1e5", "1e-5", "0x10", "1:30", "2024-01-01", "~", "", " a", "a: b", "- a", "<<"]),
 )  # fmt: skip
 values = st.recursive(
     scalars,
@@ -471,10 +471,10 @@ def test_structured_modifiers_alone(tmp_path):
     found = ScheduledModifierManager.from_yaml(
         "modifiers:\n"
         "  - !EpochRangeModifier {start_epoch: 0, end_epoch: 20}\n"
-        "  - !LayerThinningModifier {param_group_dependency_map: {'a.weight': ['b.weight']}, start_epoch: 12,\n"
-        "      update_epochs: [13, 14]}\n"
-        "  - !StructuredPruningModifier {init_sparsity: 0.1, final_sparsity: 0.5, start_epoch: 2, end_epoch: 10,\n"
-        "      update_frequency: 1, params: ['a.weight']}\n"
+        "  - !LayerThinningModifier {param_group_dependency_map: {'a.weight': ['b.weight']},\n"
+        "      start_epoch: 12, update_epochs: [13, 14]}\n"
+        "  - !StructuredPruningModifier {init_sparsity: 0.1, final_sparsity: 0.5, start_epoch: 2,\n"
+        "      end_epoch: 10, update_frequency: 1, params: ['a.weight']}\n"
         "  - !LayerPruningModifier {layers: ['c'], start_epoch: 5}\n"
     )
     order = [type(m).__name__ for m in found.structured_modifiers]

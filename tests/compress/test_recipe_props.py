@@ -167,8 +167,8 @@ class TestModifier:
 
     def test_types(self):
         assert {kind.value for kind in SparsificationTypes} == {
-            "general", "epoch", "learning_rate", "activation_sparsity", "pruning", "quantization", "distillation",
-            "regularization", "structured",
+            "general", "epoch", "learning_rate", "activation_sparsity", "pruning", "quantization",
+            "distillation", "regularization", "structured",
         }  # fmt: skip
         assert EpochRangeModifier(0, 1).sparsification_types == [SparsificationTypes.epoch]
 

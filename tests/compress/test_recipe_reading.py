@@ -56,7 +56,7 @@ class TestSources:
             load_recipe_yaml_str(name)
 
     def test_missing_file_is_said_in_one_line(self):
-        with pytest.raises(ConfigError, match="nowhere.yaml: No such file"):
+        with pytest.raises(ConfigError, match=r"nowhere\.yaml: No such file"):
             load_recipe_yaml_str("nowhere.yaml")
 
     def test_model_zoo_is_not_asked(self):
@@ -83,7 +83,10 @@ class TestShapes:
         assert end("!EpochRangeModifier\n  start_epoch: 0\n  end_epoch: 3\n") == 3
 
     def test_a_bare_list(self):
-        text = "- !EpochRangeModifier\n  start_epoch: 0\n  end_epoch: 3\n- !SetLearningRateModifier {learning_rate: 0.1}\n"
+        text = (
+            "- !EpochRangeModifier\n  start_epoch: 0\n  end_epoch: 3\n"
+            "- !SetLearningRateModifier {learning_rate: 0.1}\n"
+        )
         assert len(ScheduledModifierManager.from_yaml(text).modifiers) == 2
 
     def test_several_groups(self):
@@ -118,7 +121,7 @@ class TestShapes:
             ScheduledModifierManager.from_yaml(text)
 
     def test_unknown_modifier_is_a_yaml_error_that_names_the_nearest(self):
-        with pytest.raises(yaml.YAMLError, match="line 2.*did you mean 'EpochRangeModifier'"):
+        with pytest.raises(yaml.YAMLError, match=r"line 2.*did you mean 'EpochRangeModifier'"):
             ScheduledModifierManager.from_yaml("modifiers:\n  - !EpochRangModifier {start_epoch: 0}\n")
 
     @pytest.mark.parametrize("arguments", ["{start_epoch: 0}", "{start_epoch: 0, end_epoch: 3, last: 2}"])
@@ -164,8 +167,8 @@ class TestVariables:
 
     def test_eval_inside_mappings(self):
         text = (
-            "g: 0.5\nmodifiers:\n  - !LearningRateModifier {lr_class: ExponentialLR, lr_kwargs: {gamma: eval(g/2)},\n"
-            "      init_lr: 0.1, start_epoch: 0}\n"
+            "g: 0.5\nmodifiers:\n  - !LearningRateModifier {lr_class: ExponentialLR,\n"
+            "      lr_kwargs: {gamma: eval(g/2)}, init_lr: 0.1, start_epoch: 0}\n"
         )
         assert ScheduledModifierManager.from_yaml(text).modifiers[0].lr_kwargs == {"gamma": 0.25}
 
@@ -174,9 +177,12 @@ class TestVariables:
 
     @pytest.mark.parametrize(
         "variables",
-        ["n: eval(m)\nm: eval(n)", "n: eval(n)", "n: eval(missing)", "n: eval(a.b)", "a: eval(missing)\nn: 1"]
-        + ["\n".join(f"n{i}: eval(n{i + 1})" for i in range(2000)) + "\nn: eval(n0)"],
-    )
+        [
+            "n: eval(m)\nm: eval(n)", "n: eval(n)", "n: eval(missing)", "n: eval(a.b)",
+            "a: eval(missing)\nn: 1",
+            "\n".join(f"n{i}: eval(n{i + 1})" for i in range(2000)) + "\nn: eval(n0)",
+        ],
+    )  # fmt: skip
     def test_circles_and_unknown_names(self, variables):
         with pytest.raises(RuntimeError):
             end(f"{variables}\n" + RANGE.format("eval(n)"))

@@ -127,7 +127,14 @@ class TestLife:
 
     @pytest.mark.parametrize(
         ("span", "expected"),
-        [((-1, -1), [0]), ((0, -1), [0]), ((2, -1), [2]), ((2, 4), [2, 4]), ((2.5, 3.5), [3, 4]), ((2, 2), [2, 3])],
+        [
+            ((-1, -1), [0]),
+            ((0, -1), [0]),
+            ((2, -1), [2]),
+            ((2, 4), [2, 4]),
+            ((2.5, 3.5), [3, 4]),
+            ((2, 2), [2, 3]),
+        ],
     )
     def test_starts_and_ends_once(self, net, span, expected):
         assert updates_of(Once(*span), range(8), net) == expected
@@ -173,7 +180,9 @@ class TestWrappedOptimizer:
                 log.append(("step", None))
                 return super().step(closure)
 
-        manager = ScheduledModifierManager([Recorder(0, 2, log=log, name="a "), Recorder(0, 1, log=log, name="b ")])
+        manager = ScheduledModifierManager(
+            [Recorder(0, 2, log=log, name="a "), Recorder(0, 1, log=log, name="b ")]
+        )
         wrapped = manager.modify(net, Optimizer(net.parameters(), lr=0.1), steps_per_epoch=2)
         wrapped.step()
         assert [what for what, _ in log] == [
@@ -281,7 +290,9 @@ def pruning(start=0, end=2, final=0.5, **options):
 class TestOneShot:
     def test_applies_the_end_of_the_recipe(self):
         net = nn.Linear(10, 10)
-        manager = ScheduledModifierManager([EpochRangeModifier(0, 5), SetLearningRateModifier(0.1), pruning()])
+        manager = ScheduledModifierManager(
+            [EpochRangeModifier(0, 5), SetLearningRateModifier(0.1), pruning()]
+        )
         manager.apply(net)
         assert int((net.weight == 0).sum()) == 50
         assert not manager.initialized
@@ -326,7 +337,9 @@ class TestState:
     @pytest.mark.parametrize("staged", [False, True])
     def test_masks_survive(self, staged):
         def make():
-            return ScheduledModifierManager({"a": [pruning()]} if staged else [pruning(), EpochRangeModifier(0, 5)])
+            return ScheduledModifierManager(
+                {"a": [pruning()]} if staged else [pruning(), EpochRangeModifier(0, 5)]
+            )
 
         manager = make()
         net = self.trained(manager)
@@ -349,7 +362,12 @@ class TestState:
         self.trained(manager)
         state = manager.state_dict()
         key = pruning().identifier()
-        for wrong in ({}, {**state, "more": {}}, {key: {"other": state[key]["weight"]}}, {key: {"weight": torch.ones(2)}}):
+        for wrong in (
+            {},
+            {**state, "more": {}},
+            {key: {"other": state[key]["weight"]}},
+            {key: {"weight": torch.ones(2)}},
+        ):
             with pytest.raises(IndexError):
                 manager.load_state_dict(wrong)
         manager.load_state_dict({}, strict=False)
