@@ -123,6 +123,9 @@ class TestRamp:
         assert int((net.weight == 0).sum()) == 60
 
 
+WEIGHTS = {"0.weight", "2.weight_ih_l0", "2.weight_hh_l0"}
+
+
 class TestParameters:
     def test_each_layer_by_itself_or_all_together(self):
         weights = [[1.0, 2.0], [3.0, 4.0]], [[10.0, 20.0], [30.0, 40.0]]
@@ -140,14 +143,13 @@ class TestParameters:
     @pytest.mark.parametrize(
         ("params", "expected"),
         [
-            (["0.weight"], {"0.weight"}), (["re:.*weight"], {"0.weight", "2.weight_ih_l0", "2.weight_hh_l0"}),
-            ("__ALL_PRUNABLE__", {"0.weight", "2.weight_ih_l0", "2.weight_hh_l0"}),
-            ("__all_prunable__", {"0.weight",
-            "2.weight_ih_l0", "2.weight_hh_l0"}),
-            ("__ALL__", {"0.weight", "0.bias", "1.weight", "1.bias", "2.weight_ih_l0", "2.weight_hh_l0", "2.bias_ih_l0",
-             "2.bias_hh_l0"}),
+            (["0.weight"], {"0.weight"}),
+            (["re:.*weight"], WEIGHTS),
+            ("__ALL_PRUNABLE__", WEIGHTS),
+            ("__all_prunable__", WEIGHTS),
+            ("__ALL__", WEIGHTS | {"0.bias", "1.weight", "1.bias", "2.bias_ih_l0", "2.bias_hh_l0"}),
         ],
-    )  # fmt: skip
+    )
     def test_names(self, params, expected):
         net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.GRU(4, 4))
         modifier = gm(0, 0, params=params)
