@@ -16,9 +16,9 @@ Values = npt.NDArray[np.float64] | Sequence[Sequence[float]]
 def pareto_mask(values: Values) -> npt.NDArray[np.bool_]:
     """Tell which rows no other row dominates.
 
-    A row dominates another when it is nowhere greater and somewhere less. Equal rows do not dominate each other,
-    so all copies of a front point are on the front. A row that holds NaN or an infinity is a failed measurement:
-    it is never on the front and dominates nothing.
+    A row dominates another when it is nowhere greater and somewhere less. Equal rows do not dominate each
+    other, so all copies of a front point are on the front. A row that holds NaN or an infinity is a failed
+    measurement: it is never on the front and dominates nothing.
 
     Args:
         values: (n, m) objective values, n points of m >= 1 objectives.
@@ -55,7 +55,7 @@ def hypervolume(values: Values, reference: Sequence[float] | npt.NDArray[np.floa
         The volume in the product of the objectives' units; 0 when no point counts.
 
     Raises:
-        ValueError: If the shapes do not fit each other, the reference is not finite, or a value is minus infinity.
+        ValueError: If the shapes do not fit, the reference is not finite, or a value is minus infinity.
 
     Example:
         >>> hypervolume([[1, 4], [2, 2], [4, 1]], [5, 5])

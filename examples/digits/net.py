@@ -18,10 +18,9 @@ def real(name, lower, upper, log=False):
 
 
 def choice(name, values):
-    kind = ParameterType.STRING if isinstance(values[0], str) else ParameterType.INT
-    return ChoiceParameter(
-        name=name, parameter_type=kind, values=values, is_ordered=kind is ParameterType.INT, sort_values=False
-    )
+    ordered = not isinstance(values[0], str)
+    kind = ParameterType.INT if ordered else ParameterType.STRING
+    return ChoiceParameter(name=name, parameter_type=kind, values=values, is_ordered=ordered, sort_values=ordered)
 
 
 def search_space():

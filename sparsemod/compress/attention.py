@@ -1,7 +1,7 @@
 """Attention as matrix products and a softmax, so that its parts can be quantized one by one.
 
-PyTorch offers attention as one function whose inside cannot be intercepted. These replacements compute the same
-in evaluation mode; the scale of the queries is folded into their projection.
+PyTorch offers attention as one function whose inside cannot be intercepted. These replacements compute the
+same in evaluation mode; the scale of the queries is folded into their projection.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def scaled_dot_product_attention(
         raise UnsupportedOperatorError("scaled_dot_product_attention with enable_gqa cannot be quantized")
     scores = torch.matmul(query, key.transpose(-2, -1)) * (scale or 1 / math.sqrt(query.shape[-1]))
     if is_causal:
-        future = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).triu(1)
+        future = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(future, -math.inf)
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        attn_mask = torch.zeros(attn_mask.shape).masked_fill(~attn_mask, -math.inf)
+    if attn_mask is not None:
+        attn_mask = _additive(~attn_mask if attn_mask.dtype == torch.bool else attn_mask)
     return torch.matmul(torch.softmax(_masked(scores, attn_mask), -1), value)
 
 
@@ -88,50 +88,37 @@ def multi_head_attention(
         UnsupportedOperatorError: With `add_bias_kv`, `add_zero_attn` or given keys and values.
     """
     if any(tensor is not None for tensor in (bias_k, bias_v, static_k, static_v)) or add_zero_attn:
-        raise UnsupportedOperatorError("MultiheadAttention with add_bias_kv or add_zero_attn cannot be quantized")
-    if query.dim() == 2:
-        output, weights = _batched_attention(
-            *(x.unsqueeze(1) for x in (query, key, value)),
-            heads=num_heads,
-            projections=_projections(
-                in_proj_weight, in_proj_bias, (q_proj_weight, k_proj_weight, v_proj_weight), num_heads
-            ),
-            out=(out_proj_weight, out_proj_bias),
-            mask=_mask(attn_mask, key_padding_mask, 1, num_heads),
+        raise UnsupportedOperatorError(
+            "MultiheadAttention with add_bias_kv or add_zero_attn cannot be quantized"
         )
-        output = output.squeeze(1)
-    else:
-        output, weights = _batched_attention(
-            query,
-            key,
-            value,
-            heads=num_heads,
-            projections=_projections(
-                in_proj_weight, in_proj_bias, (q_proj_weight, k_proj_weight, v_proj_weight), num_heads
-            ),
-            out=(out_proj_weight, out_proj_bias),
-            mask=_mask(attn_mask, key_padding_mask, query.shape[1], num_heads),
-        )
+    single = query.dim() == 2
+    q, k, v = (x.unsqueeze(1) if single else x for x in (query, key, value))
+    output, weights = _batched_attention(
+        (q, k, v),
+        num_heads,
+        _projections(in_proj_weight, in_proj_bias, (q_proj_weight, k_proj_weight, v_proj_weight), num_heads),
+        (out_proj_weight, out_proj_bias),
+        _mask(attn_mask, key_padding_mask, q.shape[1], num_heads),
+    )
+    output = output.squeeze(1) if single else output
     if not need_weights:
         return output, None
     weights = weights.reshape(-1, num_heads, *weights.shape[1:])
     weights = weights.mean(1) if average_attn_weights else weights
-    return output, weights.squeeze(0) if query.dim() == 2 else weights
+    return output, weights.squeeze(0) if single else weights
 
 
 def _batched_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+    inputs: tuple[Tensor, Tensor, Tensor],
     heads: int,
     projections: tuple[tuple[Tensor, Tensor | None], ...],
     out: tuple[Tensor, Tensor | None],
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    length, batch, width = query.shape
+    length, batch, width = inputs[0].shape
     q, k, v = (
         F.linear(x, *p).reshape(x.shape[0], batch * heads, -1).transpose(0, 1)
-        for x, p in zip((query, key, value), projections, strict=True)
+        for x, p in zip(inputs, projections, strict=True)
     )
     weights = torch.softmax(_masked(torch.bmm(q, k.transpose(1, 2)), mask), -1)
     joined = torch.bmm(weights, v).transpose(0, 1).reshape(length, batch, width)
@@ -162,7 +149,9 @@ def _mask(attn: Tensor | None, padding: Tensor | None, batch: int, heads: int) -
 
 
 def _additive(mask: Tensor) -> Tensor:
-    return torch.zeros(mask.shape).masked_fill(mask, -math.inf) if mask.dtype == torch.bool else mask
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, device=mask.device).masked_fill(mask, -math.inf)
 
 
 def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -1,9 +1,9 @@
 """Watch a network run, one torch function after another, whatever its module structure.
 
-`CallSequence` intercepts every torch function that touches a value derived from the network's input (such a tensor
-is *tagged*) and hands it to an interpreter. Calls on constants, parameters and shapes run as they are. Operators
-in place are made functional: their target is forwarded to the result, so neither the network nor its input
-changes, and gradients flow.
+`CallSequence` intercepts every torch function that touches a value derived from the network's input (such a
+tensor is *tagged*) and hands it to an interpreter. Calls on constants, parameters and shapes run as they are.
+Operators in place are made functional: their target is forwarded to the result, so neither the network nor
+its input changes, and gradients flow.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import TorchFunctionMode
 
 from sparsemod.compress.attention import DECOMPOSED
-from sparsemod.compress.fakequant import QParams
-from sparsemod.errors import UnsupportedOperatorError
+from sparsemod.compress.values import forward_to, latest, map_tensors, tag, value_of
+from sparsemod.errors import CandidateError, SparsemodError, UnsupportedOperatorError, user_code
 
-__all__ = ["Call", "CallSequence", "Value", "eval_mode", "map_tensors", "tag", "tensors_in", "value_of"]
+__all__ = ["Call", "CallSequence", "eval_mode", "intercepted_pass"]
 
-_ATTRIBUTE = "_sparsemod_value"
 
 # Ask for a shape, a flag or a fresh constant: the answer does not depend on the values.
-_UNTRACKED = frozenset(
-    "size dim ndim ndimension numel nelement stride shape dtype device layout itemsize nbytes is_contiguous "
-    "is_floating_point is_complex element_size data_ptr get_device is_same_size storage_offset untyped_storage "
-    "requires_grad requires_grad_ retain_grad register_hook grad grad_fn is_leaf output_nr names has_names "
-    "is_cuda is_sparse is_quantized is_nested is_mkldnn is_mps is_meta is_xpu is_inference _version _is_view _base "
-    "__len__ __format__ __repr__ __hash__ __dir__ result_type zeros_like ones_like empty_like full_like rand_like "
-    "randn_like new_zeros new_ones new_full new_empty new_tensor".split()
+_QUESTIONS = """
+    size dim ndim ndimension numel nelement stride shape dtype device layout itemsize nbytes is_contiguous
+    is_floating_point is_complex element_size data_ptr get_device is_same_size storage_offset untyped_storage
+    requires_grad requires_grad_ retain_grad register_hook grad grad_fn is_leaf output_nr names has_names
+    is_cuda is_sparse is_quantized is_nested is_mkldnn is_mps is_meta is_xpu is_inference _version _is_view
+    _base __len__ __format__ __repr__ __hash__ __dir__ result_type zeros_like ones_like empty_like full_like
+    rand_like randn_like new_zeros new_ones new_full new_empty new_tensor zeros ones full empty arange eye
+    rand randn randint randperm
+"""
+_UNTRACKED = frozenset(_QUESTIONS.split())
+_DROPOUT = frozenset(f"{kind}dropout" for kind in ("", "alpha_", "feature_", "feature_alpha_")) | frozenset(
+    f"dropout{n}d" for n in (1, 2, 3)
 )
 # The same values in another container: no operator of their own.
-_IDENTITY = frozenset(
-    "detach clone contiguous cpu data positive to float type_as dropout dropout1d dropout2d dropout3d alpha_dropout "
-    "feature_alpha_dropout feature_dropout double type".split()
-)
-_DROPOUT = frozenset(
-    "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout".split()
-)
-_FUNCTIONAL_INPLACE = frozenset("resize_ set_ share_memory_".split())
+_CONTAINERS = "detach clone contiguous cpu data positive to float type_as double type"
+_IDENTITY = _DROPOUT | frozenset(_CONTAINERS.split())
+# Have a method of the same name without the underscore.
+_METHODS = "add sub mul div relu sigmoid tanh clamp clamp_min clamp_max neg abs sqrt exp pow"
+_FUNCTIONAL = frozenset(_METHODS.split())
 _RENAMED = {
     "__setitem__": "setitem", "__getitem__": "getitem", "__rdiv__": "rdiv", "__rtruediv__": "rdiv",
     "__rsub__": "rsub", "__rpow__": "rpow", "multiply": "mul", "divide": "div", "true_divide": "div",
@@ -51,25 +51,6 @@ _RENAMED = {
     "_threshold": "threshold", "swapaxes": "transpose", "swapdims": "transpose",
     "__matmul__": "matmul", "__rmatmul__": "rmatmul",
 }  # fmt: skip
-
-
-class Value:
-    """What is known of a tensor that derives from the network's input.
-
-    Attributes:
-        index: Number of the value in the recorded sequence.
-        qparams: The grid its elements lie on; None for integers, masks and values left in float.
-        latest: The tensor that an operator in place has put in its stead.
-        stale: A view of the tensor was changed in place.
-    """
-
-    __slots__ = ("index", "latest", "qparams", "stale")
-
-    def __init__(self, index: int = -1, qparams: QParams | None = None) -> None:
-        self.index = index
-        self.qparams = qparams
-        self.latest: Tensor | None = None
-        self.stale = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,50 +72,9 @@ class Call:
     inputs: tuple[Tensor, ...]
 
     def run(self) -> Any:
-        """Run the function on its arguments as they are."""
-        return self.func(*self.args, **self.kwargs)
-
-
-def tag(tensor: Tensor, index: int = -1, qparams: QParams | None = None) -> Tensor:
-    """Mark a tensor as derived from the input and return it."""
-    setattr(tensor, _ATTRIBUTE, Value(index, qparams))
-    return tensor
-
-
-def value_of(tensor: Tensor) -> Value | None:
-    """Return the mark, or None for parameters and other constants."""
-    return getattr(tensor, _ATTRIBUTE, None)
-
-
-def tensors_in(tree: Any) -> Iterator[Tensor]:
-    """Yield the tensors of nested tuples, lists, dicts and packed sequences, in order."""
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, PackedSequence):
-        yield tree.data
-    elif isinstance(tree, list | tuple):
-        for item in tree:
-            yield from tensors_in(item)
-    elif isinstance(tree, Mapping):
-        for item in tree.values():
-            yield from tensors_in(item)
-
-
-def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
-    """Return the tree with the function applied to each of the tensors that `tensors_in` yields."""
-    if isinstance(tree, Tensor):
-        return function(tree)
-    if isinstance(tree, PackedSequence):
-        return tree._replace(data=function(tree.data))
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_tensors(function, item) for item in tree))
-    if isinstance(tree, tuple) and type(tree) is not tuple:  # torch.return_types, torch.Size
-        return type(tree)([map_tensors(function, item) for item in tree])  # type: ignore[call-arg]
-    if isinstance(tree, list | tuple):
-        return type(tree)(map_tensors(function, item) for item in tree)
-    if isinstance(tree, dict):
-        return {key: map_tensors(function, item) for key, item in tree.items()}
-    return tree
+        """Run the function on its arguments as they are; what it raises is the network's failure."""
+        with user_code("Net.forward"):
+            return self.func(*self.args, **self.kwargs)
 
 
 @contextlib.contextmanager
@@ -150,8 +90,33 @@ def eval_mode(net: nn.Module) -> Iterator[None]:
             module.training = True
 
 
+def intercepted_pass(net: nn.Module, inputs: Any, interpret: Callable[[Call], Any]) -> Any:
+    """Run a network in evaluation mode with its calls interpreted, and return its output without tags.
+
+    Args:
+        net: Any module.
+        inputs: Its argument, tensors tagged.
+        interpret: As for `CallSequence`.
+
+    Raises:
+        CandidateError: The network's own code fails. An exception of the interpreter comes out as it is.
+    """
+    sequence = CallSequence(interpret)
+    try:
+        with eval_mode(net), torch.no_grad(), user_code("Net.forward"), sequence:
+            outputs = net(inputs)
+    except CandidateError as error:
+        if sequence.failure is not None and error.__cause__ is sequence.failure:
+            raise sequence.failure from None
+        raise
+    return map_tensors(lambda tensor: latest(tensor).detach(), outputs)
+
+
 class CallSequence(TorchFunctionMode):
     """Hand every call on tagged tensors to an interpreter, which returns the call's result and tags it.
+
+    Attributes:
+        failure: The exception by which the interpreter itself failed, other than for lack of memory.
 
     Args:
         interpret: Called with each `Call`; runs with interception switched off.
@@ -160,6 +125,7 @@ class CallSequence(TorchFunctionMode):
 
     def __init__(self, interpret: Callable[[Call], Any], dropout: bool = False) -> None:
         super().__init__()
+        self.failure: Exception | None = None
         self._interpret = interpret
         self._dropout = dropout
 
@@ -183,9 +149,16 @@ class CallSequence(TorchFunctionMode):
         if in_place:
             func, args, kwargs = _functional(func, name, args, kwargs)
         call = Call(name, func, args, kwargs, tuple(inputs.values()))
-        result = self._identity(call) if name in _IDENTITY else self._interpret(call)
+        try:
+            result = self._identity(call) if name in _IDENTITY else self._interpret(call)
+        except SparsemodError:
+            raise
+        except Exception as error:
+            if not isinstance(error, MemoryError) and "memory" not in str(error):
+                self.failure = error
+            raise
         if in_place and isinstance(target, Tensor) and isinstance(result, Tensor):
-            _forward(target, result)
+            forward_to(target, result)
         return result
 
     def _identity(self, call: Call) -> Any:
@@ -211,8 +184,6 @@ def _name(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[
         return getattr(getattr(func, "__self__", None), "__name__", name), False
     if name == "__setitem__":
         return "setitem", True
-    if name in _FUNCTIONAL_INPLACE:
-        return name, False
     plain = _RENAMED.get(name, name)
     if plain.endswith("_") and not plain.endswith("__"):
         plain = plain[:-1]
@@ -225,15 +196,13 @@ def _name(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[
 def _resolve(tree: Any, inputs: dict[int, Tensor], assigns: bool) -> Any:
     """Replace tensors by what operators in place have made of them, and collect the tagged ones."""
     if isinstance(tree, Tensor):
+        tree = latest(tree)
         value = value_of(tree)
-        while value is not None and value.latest is not None:
-            tree = value.latest
-            value = value_of(tree)
         if value is not None:
             if value.stale and not assigns:
                 raise UnsupportedOperatorError(
-                    "Net.forward changes a view of a tensor in place and uses the tensor afterwards: assign the "
-                    "result instead"
+                    "Net.forward changes a view of a tensor in place and uses the tensor afterwards: assign "
+                    "the result instead"
                 )
             inputs.setdefault(id(tree), tree)
         return tree
@@ -253,7 +222,7 @@ def _functional(
     if "inplace" in kwargs:
         return func, args, {**kwargs, "inplace": False}
     plain = getattr(torch.Tensor, name, None)
-    if name in _PLAIN and plain is not None:
+    if name in _FUNCTIONAL and plain is not None:
         return plain, args, kwargs
 
     def on_a_copy(target: Tensor, *rest: Any, **options: Any) -> Tensor:
@@ -262,24 +231,3 @@ def _functional(
         return copy
 
     return on_a_copy, args, kwargs
-
-
-_PLAIN = frozenset("add sub mul div relu sigmoid tanh clamp clamp_min clamp_max neg abs sqrt exp pow".split())
-
-
-def _forward(target: Tensor, result: Tensor) -> None:
-    """Make later uses of `target` see `result`; mark the tensor that `target` is a view of."""
-    while (value := value_of(target)) is not None and value.latest is not None:
-        target = value.latest
-    if target is result:
-        return
-    (value or _marked(target)).latest = result
-    owner = None if target._base is None else value_of(target._base)
-    if owner is not None:
-        owner.stale = True
-
-
-def _marked(tensor: Tensor) -> Value:
-    value = Value()
-    setattr(tensor, _ATTRIBUTE, value)
-    return value

@@ -4,9 +4,9 @@ A quantized tensor is kept as the real values of its grid, `scale * n` with the 
 `n = q - zero_point`, so that every operator of PyTorch still works on it. Integers up to 2**24 are exact in
 float32, which covers the accumulators of networks for microcontrollers.
 
-Rounding follows the interpreter's int8 kernels: `MultiplyByQuantizedMultiplier` of gemmlowp rounds twice, first
-the saturating rounding doubling high multiply by a 31-bit factor (half up), then the rounding shift (half away
-from zero).
+Rounding follows the interpreter's int8 kernels: `MultiplyByQuantizedMultiplier` of gemmlowp rounds twice,
+first the saturating rounding doubling high multiply by a 31-bit factor (half up), then the rounding shift
+(half away from zero).
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ __all__ = [
     "Rescale",
     "activation_qparams",
     "centred",
+    "fake_quantize",
     "power_of_two_qparams",
+    "quantize_rows",
     "quantize_weight",
-    "rescale",
+    "requantize",
     "rescale_factors",
     "round_away",
     "to_grid",
@@ -35,6 +37,7 @@ __all__ = [
 
 WEIGHT_MAX = 127
 _BIAS_LIMIT = float(2**29)
+_BLOCK = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class QuantizedWeight:
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
-    """A real multiplier as gemmlowp applies it: `first` before the first rounding, `second` before the second."""
+    """A real multiplier in gemmlowp's two steps: `first` (float64), round, `second` (float32), round."""
 
     first: Tensor
     second: Tensor
@@ -147,40 +150,85 @@ def centred(x: Tensor, qparams: QParams) -> Tensor:
     return (x / qparams.scale).round_()
 
 
-def rescale_factors(multiplier: Tensor) -> Rescale:
-    """Split real multipliers (float64, any shape) into gemmlowp's 31-bit factor and power of two.
+def fake_quantize(x: Tensor, qparams: QParams) -> Tensor:
+    """Return the nearest points of the grid, halves to even; the gradient passes where nothing saturates."""
+    if not (torch.is_grad_enabled() and x.requires_grad):
+        low, high = qparams.bounds()
+        return (x / qparams.scale).round_().clamp_(low, high).mul_(qparams.scale)
+    inside = x.clamp(*qparams.real_range)
+    with torch.no_grad():
+        change = (inside / qparams.scale).round_().mul_(qparams.scale).sub_(inside)
+    return inside + change
+
+
+def quantize_rows(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Return `x` on asymmetric int8 grids made for each slice over `dims` from its own range.
+
+    Args:
+        x: Real values.
+        dims: Dimensions that share a grid; the others have one for each index.
+    """
+    low = x.amin(dims, keepdim=True).clamp_(max=0)
+    scale = (x.amax(dims, keepdim=True).clamp_(min=0) - low).div_(255)
+    scale = torch.where(scale < torch.finfo(torch.float32).tiny, torch.ones_like(scale), scale)
+    zero_point = round_away(-128 - low / scale)
+    return round_away(x / scale).clamp_(-128 - zero_point, 127 - zero_point).mul_(scale)
+
+
+def rescale_factors(multiplier: Tensor | float) -> Rescale:
+    """Split real multipliers (any shape) into gemmlowp's 31-bit factor and power of two.
 
     Example:
-        >>> rescale_factors(torch.tensor(0.375, dtype=torch.float64))
-        Rescale(first=tensor(0.7500), second=tensor(0.5000))
+        >>> rescale_factors(0.375)
+        Rescale(first=tensor(0.7500, dtype=torch.float64), second=tensor(0.5000))
     """
-    mantissa, exponent = torch.frexp(multiplier.double())
+    mantissa, exponent = torch.frexp(torch.as_tensor(multiplier, dtype=torch.float64))
     mantissa = torch.floor(mantissa * 2**31 + 0.5) / 2**31
     exponent = exponent.double()
     left = torch.exp2(exponent.clamp(min=0))
     right = torch.exp2(exponent.clamp(max=0))
-    return Rescale((mantissa * left).float(), right.float())
+    return Rescale(mantissa * left, right.float())
 
 
-def rescale(accumulator: Tensor, factors: Rescale) -> Tensor:
-    """Return the accumulator times the multiplier, rounded twice; works in place on `accumulator`."""
-    return round_away(accumulator.mul_(factors.first).add_(0.5).floor_().mul_(factors.second))
+def requantize(accumulator: Tensor, factors: Rescale, bounds: tuple[int, int], scale: float) -> Tensor:
+    """Return ``scale * clamp(round(accumulator * multiplier))``, rounded twice; works in place.
+
+    The first rounding is done in float64, since an accumulator of 24 bits times a factor of 31 is not exact
+    in float32. Blocks that stay in the cache make it as quick as float32 over the whole tensor.
+
+    Args:
+        accumulator: Integers, (batch, ...).
+        factors: From `rescale_factors`, shaped to broadcast to the accumulator.
+        bounds: Limits of the centred integers.
+        scale: Scale of the output's grid.
+    """
+    half = torch.tensor(0.5, dtype=accumulator.dtype)
+    rows = max(1, _BLOCK * len(accumulator) // max(1, accumulator.numel())) if accumulator.dim() else 1
+    for block in torch.split(accumulator, rows) if accumulator.dim() else (accumulator,):
+        block.copy_(torch.mul(block, factors.first).add_(0.5).floor_()).mul_(factors.second)
+        block.add_(torch.copysign(half, block)).trunc_().clamp_(*bounds).mul_(scale)
+    return accumulator
 
 
 def weight_scales(largest: Tensor) -> Tensor:
-    """Return float32 scales ``max|w| / 127`` per channel; channels of zeros take the largest scale of the others."""
+    """Return float32 scales ``max|w| / 127``; channels of zeros take the largest scale of the others."""
     scales = largest.float() / WEIGHT_MAX
     spare = scales.max() if scales.numel() and float(scales.max()) > 0 else torch.tensor(1.0 / WEIGHT_MAX)
     return torch.where(scales < torch.finfo(torch.float32).tiny, spare, scales)
 
 
 def quantize_weight(
-    weight: Tensor, bias: Tensor | None, input_scale: float, channels: Tensor, n_channels: int
+    weight: Tensor,
+    bias: Tensor | None,
+    input_scale: float,
+    channels: Tensor,
+    n_channels: int,
+    shared: int = 1,
 ) -> QuantizedWeight:
     """Quantize a weight symmetrically for each output channel, and the bias at the accumulator's scale.
 
-    A channel whose bias would leave the int32 range at that scale gets a coarser weight scale, as the converter
-    of TensorFlow Lite does.
+    A channel whose bias would leave the int32 range at that scale gets a coarser weight scale, as the
+    converter of TensorFlow Lite does.
 
     Args:
         weight: Real weight, any shape.
@@ -188,12 +236,14 @@ def quantize_weight(
         input_scale: Scale of the operator's input.
         channels: Output channel of each element; an integer tensor that broadcasts to `weight`.
         n_channels: Number of output channels.
+        shared: So many channels in a row share one scale.
     """
     index = channels.expand_as(weight)
     largest = weight.new_zeros(n_channels).scatter_reduce(0, index.flatten(), weight.abs().flatten(), "amax")
-    scales = weight_scales(largest)
+    scales = weight_scales(largest.reshape(-1, shared).amax(1)).repeat_interleave(shared)
     if bias is not None:
-        scales = torch.maximum(scales, (bias.abs().double() / (input_scale * _BIAS_LIMIT)).float())
+        floor = (bias.abs().double() / (input_scale * _BIAS_LIMIT)).reshape(-1, shared).amax(1)
+        scales = torch.maximum(scales, floor.float().repeat_interleave(shared))
     values = round_away(weight / scales[index]).clamp_(-WEIGHT_MAX, WEIGHT_MAX).to(torch.int8)
     if bias is None:
         return QuantizedWeight(values, scales, None)

@@ -3,24 +3,27 @@
     quantized = quantize(net, "post", [inputs])
     logits = quantized(inputs)
 
-The network is not changed, not copied and needs no stubs: its calls are recorded in calibration and carried out in
-int8 arithmetic when it is called again (see `calls`, `resolve` and `kernels`).
+The network is not changed, not copied and needs no stubs: its calls are recorded in calibration and carried
+out in int8 arithmetic when it is called again (see `calls`, `resolve` and `steps`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sparsemod.compress.calls import Call, CallSequence, eval_mode, map_tensors, tag, value_of
+from sparsemod.compress.calls import Call, eval_mode, intercepted_pass
+from sparsemod.compress.dynamic import RunTimeWeights, run_dynamic
 from sparsemod.compress.fakequant import QParams, QuantizedWeight, to_grid
-from sparsemod.compress.kernels import Step, build_step
 from sparsemod.compress.resolve import resolve
-from sparsemod.compress.trace import Trace, out_of_step, record
+from sparsemod.compress.steps import Step, build_step
+from sparsemod.compress.trace import Trace, module_stack, out_of_step, record
+from sparsemod.compress.values import map_tensors, tag
 from sparsemod.errors import ConfigError, nearest, user_code
 
 __all__ = ["SCHEMES", "Activation", "QuantizedNet", "Weight", "quantize"]
@@ -79,112 +82,156 @@ class QuantizedNet:
 
     Attributes:
         scheme: How it was quantized.
-        activations: Every value with its grid, in the order of the calls.
+        activations: Every value with its grid, in the order of the calls; empty for ``dynamic`` and ``none``.
         weights: Every quantized weight, in the order of the calls.
     """
 
     def __init__(
         self,
-        net: nn.Module,
         scheme: str,
-        steps: tuple[tuple[str, Step], ...],
-        inputs: tuple[QParams | None, ...],
-        activations: tuple[Activation, ...],
-        weights: tuple[Weight, ...],
+        forward: Callable[[Any], Any],
+        activations: tuple[Activation, ...] = (),
+        weights: tuple[Weight, ...] = (),
     ) -> None:
         self.scheme = scheme
         self.activations = activations
         self.weights = weights
-        self._net = net
-        self._steps = steps
-        self._inputs = inputs
+        self._forward = forward
 
     def __call__(self, inputs: Any) -> Any:
-        """Return what the network returns, its values on the int8 grid but given as floats.
+        """Return what the network returns, as floats; statically quantized values lie on their int8 grid.
 
         Raises:
             CandidateError: The network fails or calls other operators than in calibration.
         """
-        with eval_mode(self._net), torch.no_grad(), user_code("Net.forward"):
-            if self.scheme == "none":
-                return self._net(inputs)
-            run = _Run(self._steps)
-            with CallSequence(run.interpret):
-                outputs = self._net(_on_grids(inputs, self._inputs))
-            return map_tensors(_latest, outputs)
+        return self._forward(inputs)
 
 
 def quantize(
-    net: nn.Module, scheme: str, calibration: Iterable[Any], quant_params: Iterable[type] = ()
+    net: nn.Module, scheme: str, calibration: Iterable[Any], quant_params: Iterable[type] | None = ()
 ) -> QuantizedNet:
     """Quantize a network to int8; the network itself stays as it is.
 
     Args:
         net: Any trained module. Nets with `QuantStub` and `fuse_model` run unchanged.
-        scheme: ``post`` and ``qat`` quantize weights and activations by ranges seen in calibration; ``dynamic`` the
-            modules of the types in `quant_params`, with activations quantized at run time; ``both`` those at run
-            time and everything else by calibration; ``none`` nothing.
-        calibration: Batches of inputs, 256 samples or more altogether.
+        scheme: ``post`` and ``qat`` quantize weights and activations by ranges seen in calibration;
+        ``dynamic``
+            the modules of the types in `quant_params`, with activations quantized at run time; ``both`` those
+            at run time and everything else by calibration; ``none`` nothing.
+        calibration: Batches of inputs, 256 samples or more altogether; ``dynamic`` looks at the first only.
         quant_params: Module types for ``dynamic`` and ``both``, such as ``[nn.Linear, nn.LSTM]``.
 
     Raises:
         ConfigError: Unknown scheme, no calibration batch, or no type where the scheme needs one.
         CandidateError: The network cannot be quantized; one line says why.
+
+    Example:
+        >>> quantized = quantize(nn.Linear(4, 2), "post", [torch.randn(256, 4)])
+        >>> [activation.op for activation in quantized.activations], quantized.weights[0].values.dtype
+        (['input', 'linear'], torch.int8)
     """
     if scheme not in SCHEMES:
-        raise ConfigError(f"quant_scheme: expected one of {', '.join(SCHEMES)}, got {scheme!r}{nearest(scheme, SCHEMES)}")
+        close = nearest(str(scheme), SCHEMES)
+        raise ConfigError(f"quant_scheme: expected one of {', '.join(SCHEMES)}, got {scheme!r}{close}")
     if scheme == "none":
-        return QuantizedNet(net, scheme, (), (), (), ())
-    trace = record(net, calibration, tuple(quant_params))
+        return QuantizedNet(scheme, partial(_float_pass, net))
+    types = _module_types(scheme, quant_params) if scheme in ("dynamic", "both") else ()
+    if scheme == "dynamic":
+        return _quantize_dynamic(net, types, calibration)
+    return _quantize_static(net, scheme, types, calibration)
+
+
+def _module_types(scheme: str, quant_params: Iterable[type] | None) -> tuple[type, ...]:
+    types = tuple(quant_params or ())
+    if not types:
+        raise ConfigError(
+            f"quant_params: quant_scheme {scheme!r} expects the module types to quantize at run time, such "
+            "as [nn.Linear, nn.LSTM], got none"
+        )
+    for item in types:
+        if not (isinstance(item, type) and issubclass(item, nn.Module)):
+            raise ConfigError(f"quant_params: expected module types such as nn.Linear, got {item!r}")
+    return types
+
+
+def _float_pass(net: nn.Module, inputs: Any) -> Any:
+    with eval_mode(net), torch.no_grad(), user_code("Net.forward"):
+        return net(inputs)
+
+
+def _quantize_static(
+    net: nn.Module, scheme: str, types: tuple[type, ...], calibration: Iterable[Any]
+) -> QuantizedNet:
+    trace = record(net, calibration, types)
     resolution = resolve(trace)
-    steps, weights = [], []
+    steps: list[tuple[str, Step]] = []
+    weights: list[Weight] = []
     with torch.no_grad():
         for position, node in enumerate(trace.nodes):
             step, held = build_step(trace, resolution, position)
             steps.append((node.op, step))
-            weights += [_weight(position, trace, name, weight) for name, weight in held.items()]
+            weights += [
+                Weight(position, node.op, node.module, name, w.values, w.scales, w.bias)
+                for name, w in held.items()
+            ]
     grids = tuple(root.qparams for root in resolution.roots)
-    return QuantizedNet(
-        net, scheme, tuple(steps), grids[: trace.n_inputs], tuple(_activations(trace, grids)), tuple(weights)
-    )
+    forward = partial(_static_pass, net, tuple(steps), grids[: trace.n_inputs])
+    return QuantizedNet(scheme, forward, tuple(_activations(trace, grids)), tuple(weights))
 
 
-class _Run:
-    """Carries out the steps of one pass, in order."""
+def _static_pass(
+    net: nn.Module, steps: tuple[tuple[str, Step], ...], grids: tuple[QParams | None, ...], inputs: Any
+) -> Any:
+    position = 0
 
-    def __init__(self, steps: tuple[tuple[str, Step], ...]) -> None:
-        self._steps = steps
-        self._position = 0
-
-    def interpret(self, call: Call) -> Any:
-        position = self._position
-        op, step = self._steps[position] if position < len(self._steps) else ("the end of the network", None)
+    def interpret(call: Call) -> Any:
+        nonlocal position
+        op, step = steps[position] if position < len(steps) else ("the end of the network", None)
         if op != call.op or step is None:
             raise out_of_step(position, call.op, op)
-        self._position += 1
+        position += 1
         return step(call)
 
-
-def _on_grids(batch: Any, grids: tuple[QParams | None, ...]) -> Any:
     remaining = iter(grids)
 
     def enter(tensor: Tensor) -> Tensor:
-        tensor = tensor.detach()
         if not tensor.is_floating_point():
-            return tag(tensor)
+            return tag(tensor.detach())
         grid = next(remaining)
-        return tag(tensor if grid is None else to_grid(tensor, grid), qparams=grid)
+        return tag(tensor.detach() if grid is None else to_grid(tensor, grid), qparams=grid)
 
-    return map_tensors(enter, batch)
-
-
-def _latest(tensor: Tensor) -> Tensor:
-    while (value := value_of(tensor)) is not None and value.latest is not None:
-        tensor = value.latest
-    return tensor.detach()
+    return intercepted_pass(net, map_tensors(enter, inputs), interpret)
 
 
-def _activations(trace: Trace, grids: tuple[QParams | None, ...]) -> Iterable[Activation]:
+def _quantize_dynamic(net: nn.Module, types: tuple[type, ...], calibration: Iterable[Any]) -> QuantizedNet:
+    first = next(iter(calibration), None)
+    if first is None:
+        raise ConfigError("calibration: expected at least one batch of inputs, got none")
+    found: list[Weight] = []
+    place = ["", ""]
+
+    def note(name: str, w: QuantizedWeight) -> None:
+        found.append(Weight(len(found), place[0], place[1], name, w.values, w.scales, None))
+
+    weights = RunTimeWeights(note)
+
+    def forward(inputs: Any) -> Any:
+        with module_stack(net) as stack:
+
+            def interpret(call: Call) -> Any:
+                if not any(isinstance(module, types) for _, module in stack):
+                    return map_tensors(tag, call.run())
+                place[:] = call.op, stack[-1][0]
+                return run_dynamic(weights, call)
+
+            tagged = map_tensors(lambda tensor: tag(tensor.detach()), inputs)
+            return intercepted_pass(net, tagged, interpret)
+
+    forward(first)
+    return QuantizedNet("dynamic", forward, (), tuple(found))
+
+
+def _activations(trace: Trace, grids: tuple[QParams | None, ...]) -> Iterator[Activation]:
     places = [(-1, "input", "", value, value) for value in range(trace.n_inputs)]
     for position, node in enumerate(trace.nodes):
         places += [(position, node.op, node.module, k, value) for k, value in enumerate(node.outputs)]
@@ -194,8 +241,3 @@ def _activations(trace: Trace, grids: tuple[QParams | None, ...]) -> Iterable[Ac
             yield Activation(position, op, module, output, None, None, 32)
         else:
             yield Activation(position, op, module, output, grid.scale, grid.zero_point, grid.bits)
-
-
-def _weight(position: int, trace: Trace, name: str, weight: QuantizedWeight) -> Weight:
-    node = trace.nodes[position]
-    return Weight(position, node.op, node.module, name, weight.values, weight.scales, weight.bias)

@@ -1,8 +1,9 @@
 """From the recorded calls to the places where values are rounded: fusion and grids.
 
-A *root* is the place where a value gets its grid: an input of the network, or an operator that computes. Values
-that only move elements share their root's grid. An activation that clamps, and a batch norm behind a convolution or
-dense layer, join the root whose only consumer they are, so that only the value behind them is rounded.
+A *root* is the place where a value gets its grid: an input of the network, or an operator that computes.
+Values that only move elements share their root's grid. An activation that clamps, and a batch norm behind a
+convolution or dense layer, join the root whose only consumer they are, so that only the value behind them is
+rounded.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from sparsemod.errors import CandidateError
 
 __all__ = ["Resolution", "Root", "resolve"]
 
-_JOINS = frozenset("cat stack hstack vstack dstack column_stack row_stack".split())
+_JOINS = frozenset(("cat", "stack", "hstack", "vstack", "dstack"))
 
 
 @dataclass(slots=True)
@@ -163,8 +164,8 @@ class _Resolver:
 def resolve(trace: Trace) -> Resolution:
     """Decide for every call whether it rounds, and give every root its grid.
 
-    Values that come from modules quantized at run time, and inputs, stay in float where no statically quantized
-    operator takes them.
+    Values that come from modules quantized at run time, and inputs, stay in float where no statically
+    quantized operator takes them.
 
     Raises:
         CandidateError: A value that must be rounded was not finite in calibration.
@@ -204,8 +205,8 @@ def _grid(trace: Trace, root: Root) -> QParams:
     node = None if root.node is None else trace.nodes[root.node]
     if node is not None and node.op in FIXED:
         return FIXED[node.op]
-    if node is not None and node.observation is not None:
-        return node.observation.output_grid(node.outputs.index(root.value))
+    if node is not None and node.observation is not None and node.observation.finite:
+        return node.observation.output_grid(node.op.endswith("_cell"), node.outputs.index(root.value))
     if node is not None and node.op == "embedding" and isinstance(table := node.args[1], Tensor):
         return QParams(float(weight_scales(table.detach().abs().max())), 0)
     if not (math.isfinite(root.low) and math.isfinite(root.high)):

@@ -26,15 +26,15 @@ __all__ = [
     "weighted",
 ]
 
-# Move or choose elements: the output lies on the input's grid.
-KEEP = frozenset(
-    "max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d reshape "
-    "reshape_as view view_as flatten unflatten ravel permute transpose t T mT movedim moveaxis squeeze unsqueeze "
-    "expand expand_as broadcast_to repeat tile repeat_interleave getitem select narrow index_select gather take "
-    "take_along_dim chunk split split_with_sizes tensor_split hsplit vsplit unbind pad roll flip pixel_shuffle "
-    "pixel_unshuffle channel_shuffle amax amin masked_fill unfold rot90 diagonal masked_select "
-    "_pack_padded_sequence _pad_packed_sequence".split()
-)
+_MOVES = """
+    max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d reshape
+    reshape_as view view_as flatten unflatten ravel permute transpose t T mT movedim moveaxis squeeze
+    unsqueeze expand expand_as broadcast_to repeat tile repeat_interleave getitem select narrow index_select
+    gather take take_along_dim chunk split split_with_sizes tensor_split hsplit vsplit unbind pad roll flip
+    pixel_shuffle pixel_unshuffle channel_shuffle amax amin masked_fill unfold rot90 diagonal masked_select
+    _pack_padded_sequence _pad_packed_sequence
+"""
+KEEP = frozenset(_MOVES.split())  # move or choose elements: the output lies on the input's grid
 
 # Results with a known range have the grid that the interpreter's kernels prescribe.
 FIXED = {
@@ -44,9 +44,7 @@ FIXED = {
     "log_softmax": QParams(16 / 256, 127),
 }
 
-_AVERAGES = frozenset(
-    "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d".split()
-)
+_AVERAGES = frozenset(f"{kind}avg_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3))
 _CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 _TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
 _BATCH_NORM = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
@@ -54,7 +52,8 @@ _BATCH_NORM = ("input", "running_mean", "running_var", "weight", "bias", "traini
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """An operator with constant weights in one form: ``accumulate(x, weight, bias)`` plus where its channels are.
+    """An operator with constant weights in one form: ``accumulate(x, weight, bias)`` plus where its channels
+    are.
 
     Attributes:
         input: The value (or its stand-in) that is multiplied.
@@ -218,13 +217,13 @@ def _form(
         return None
     if transposed_groups:
         per_group = weight.shape[1]
-        group = torch.arange(weight.shape[0]) // (weight.shape[0] // transposed_groups)
-        channels = group[:, None] * per_group + torch.arange(per_group)
+        group = torch.arange(weight.shape[0], device=weight.device) // (weight.shape[0] // transposed_groups)
+        channels = group[:, None] * per_group + torch.arange(per_group, device=weight.device)
         channels = channels.reshape(*channels.shape, *[1] * (weight.dim() - 2))
         count = per_group * transposed_groups
     else:
         count = weight.shape[0]
-        channels = torch.arange(count).reshape(-1, *[1] * (weight.dim() - 1))
+        channels = torch.arange(count, device=weight.device).reshape(-1, *[1] * (weight.dim() - 1))
     if bias is not None and bias.shape[0] != count:
         return None
     return Weighted(bound["input"], weight, bias, channels, count, trailing, accumulate)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch_pruning
 from torch import Tensor, nn
 
 from sparsemod.compress.layer_sizes import take_sizes
+from sparsemod.compress.masks import magnitude_masks
 from sparsemod.compress.schedules import interpolate
 from sparsemod.compress.wiring import Wiring
 from sparsemod.errors import CandidateError, user_code
@@ -42,7 +44,7 @@ def prune_channels(net: nn.Module, example: Tensor, fraction: float) -> None:
             because its forward holds numbers of channels.
     """
     if 0.0 < fraction < 1.0:
-        _Cutter(net, example, [fraction]).cut()
+        _Cutter(net, example).cut(fraction)
 
 
 class StructuredPruningHook:
@@ -70,7 +72,7 @@ class StructuredPruningHook:
         self.final_fraction = final_fraction if 0.0 < final_fraction < 1.0 else 0.0
         self._example = example
         self._ramp = (start, end)
-        self._cuts: list[int] = []
+        self._cuts: list[tuple[int, float]] = []
 
     def start(self, net: nn.Module, n_steps: int) -> None:
         """Work out what is tied in the network, and lay the cuts over `n_steps` optimizer steps.
@@ -81,11 +83,11 @@ class StructuredPruningHook:
         if self.final_fraction == 0.0:
             return
         first, last = (math.floor(share * n_steps) for share in self._ramp)
-        marks = [first + math.ceil((last - first) * (i + 1) / N_CUTS) for i in range(N_CUTS)]
-        self._cuts = sorted({max(1, mark) for mark in marks})
-        final = self._cuts[-1]
-        fractions = [interpolate(cut, first, final, 0.0, self.final_fraction) for cut in self._cuts]
-        self._cutter = _Cutter(net, self._example, fractions)
+        marks = {max(1, first + math.ceil((last - first) * (i + 1) / N_CUTS)) for i in range(N_CUTS)}
+        self._cuts = [
+            (at, interpolate(at, first, max(marks), 0.0, self.final_fraction)) for at in sorted(marks)
+        ]
+        self._cutter = _Cutter(net, self._example)
 
     def before_step(self, step: int) -> None:
         """Do nothing; the work is done behind the optimizer."""
@@ -99,10 +101,10 @@ class StructuredPruningHook:
         Returns:
             True when it did so, and the parameters are others than before.
         """
-        if not self._cuts or step + 1 < self._cuts[0]:
+        if not self._cuts or step + 1 < self._cuts[0][0]:
             return False
-        self._cuts.pop(0)
-        self._cutter.cut()
+        _, fraction = self._cuts.pop(0)
+        self._cutter.cut(fraction)
         return True
 
     def ready(self, step: int) -> bool:
@@ -131,24 +133,25 @@ def load_resized(net: nn.Module, state: Mapping[str, Tensor]) -> None:
     if own.keys() != state.keys():
         odd = sorted(own.keys() ^ state.keys())[0]
         raise ValueError(f"the weights are of another network: {odd!r} is in one of them only")
+    resized: dict[nn.Parameter, nn.Parameter] = {}  # what modules share stays shared
     for name, module in net.named_modules():
         prefix = f"{name}." if name else ""
         for leaf, parameter in list(module.named_parameters(recurse=False)):
-            if parameter.shape != state[prefix + leaf].shape:
-                setattr(
-                    module, leaf, nn.Parameter(state[prefix + leaf].to(parameter), parameter.requires_grad)
-                )
+            shape = state[prefix + leaf].shape
+            if parameter.shape != shape:
+                made = nn.Parameter(parameter.new_empty(shape), parameter.requires_grad)
+                setattr(module, leaf, resized.setdefault(parameter, made))
         for leaf, buffer in list(module.named_buffers(recurse=False)):
             if prefix + leaf in state and buffer.shape != state[prefix + leaf].shape:
-                setattr(module, leaf, state[prefix + leaf].to(buffer))
+                setattr(module, leaf, buffer.new_empty(state[prefix + leaf].shape))
         take_sizes(module)
     net.load_state_dict(dict(state))
 
 
 class _Cutter:
-    """Cuts a network's channels down to each of some rising fractions, one after the other."""
+    """Knows what is tied in a network, and cuts its channels down to a fraction, as often as wanted."""
 
-    def __init__(self, net: nn.Module, example: Tensor, fractions: list[float]) -> None:
+    def __init__(self, net: nn.Module, example: Tensor) -> None:
         for name, module in net.named_modules():
             if isinstance(module, nn.RNNBase | nn.RNNCellBase):
                 kind = type(module).__name__
@@ -163,33 +166,54 @@ class _Cutter:
         with user_code("Net.forward"), torch.no_grad():
             self._shape = net(example).shape
         wiring.close()
+        # Output channels of a layer that runs last are the classes.
+        self._fixed = wiring.layers[-1:]
         with user_code("structured pruning"), warnings.catch_warnings(), torch.enable_grad():
             warnings.simplefilter("ignore")
-            self._pruner = torch_pruning.pruner.BasePruner(
-                net,
-                example,
-                importance=torch_pruning.importance.MagnitudeImportance(p=2),
-                iterative_steps=len(fractions),
-                iterative_pruning_ratio_scheduler=lambda _, __: [0.0, *fractions],
-                ignored_layers=wiring.layers[-1:],
-                # The defaults of these two are shared by all pruners of a process.
-                in_channel_groups={},
-                out_channel_groups={},
-            )
+            self._graph = torch_pruning.DependencyGraph().build_dependency(net, example)
+            self._widths = {group[0].dep.target.module: len(group[0].idxs) for group in self._groups()}
         net.train(training)
 
-    def cut(self) -> None:
-        """Go down to the next fraction, and see that the output is as it was.
+    def cut(self, fraction: float) -> None:
+        """Take channels out until this fraction of the original ones is gone.
 
         Raises:
-            CandidateError: The network does not run any more.
+            CandidateError: The network does not run any more, or its output has another shape.
         """
         training = self._net.training
         self._net.eval()
         with user_code("structured pruning"), torch.no_grad():
-            self._pruner.step()
+            rank = torch_pruning.importance.MagnitudeImportance(p=2)
+            for group, scores in [(group, rank(group)) for group in self._groups()]:
+                layer, handler = group[0].dep.target.module, group[0].dep.handler
+                gone = _weakest(scores, self._widths[layer], fraction, _n_blocks(group))
+                smaller = self._graph.get_pruning_group(layer, handler, gone)
+                if gone and self._graph.check_pruning_group(smaller):
+                    smaller.prune()
             shape = self._net(self._example).shape
         if shape != self._shape:
             change = f"{tuple(self._shape)} to {tuple(shape)}"
             raise CandidateError(f"structured pruning changed the shape of the output from {change}")
         self._net.train(training)
+
+    def _groups(self) -> list[Any]:
+        """Return what has to be pruned together, one group a layer or a set of tied layers."""
+        kinds = [nn.modules.conv._ConvNd, nn.Linear]
+        return list(self._graph.get_all_groups(ignored_layers=self._fixed, root_module_types=kinds))
+
+
+def _n_blocks(group: Any) -> int:
+    """Return into how many blocks a group's channels are divided by grouped (not depthwise) convolutions."""
+    modules = [dep.target.module for dep, _ in group]
+    counts = [getattr(module, "groups", 1) for module in modules]
+    return max(
+        (n for n, module in zip(counts, modules, strict=True) if 1 < n < module.out_channels), default=1
+    )
+
+
+def _weakest(scores: Tensor, width: int, fraction: float, n_blocks: int) -> list[int]:
+    """Choose the channels to take out, the same ones in each block, so that a fraction of `width` is gone."""
+    means = scores.reshape(n_blocks, -1).mean(dim=0)
+    n_kept = max(1, width // n_blocks - round(width // n_blocks * fraction))
+    keep = magnitude_masks({"": means}, count=max(0, len(means) - n_kept), scores={"": means})[""]
+    return (~keep.repeat(n_blocks)).nonzero().flatten().tolist()

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sparsemod.compress.calls import Call, CallSequence, eval_mode, map_tensors, tag, tensors_in, value_of
+from sparsemod.compress.calls import Call, CallSequence, eval_mode
 from sparsemod.compress.recurrent import RECURRENT, Observation, observe
+from sparsemod.compress.values import map_tensors, tag, tensors_in, value_of
 from sparsemod.errors import CandidateError, ConfigError, user_code
 
 __all__ = ["Node", "Ref", "Trace", "module_stack", "out_of_step", "record", "tagged_inputs"]
@@ -91,7 +92,8 @@ def record(net: nn.Module, batches: Iterable[Any], dynamic: tuple[type, ...] = (
 
     Raises:
         ConfigError: There is no batch.
-        CandidateError: The network fails, takes another way on a later batch, or its output cannot be followed.
+        CandidateError: The network fails, takes another way on a later batch, or its output cannot be
+        followed.
     """
     trace: Trace | None = None
     with eval_mode(net), torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -158,8 +160,8 @@ def _record_batch(net: nn.Module, batch: Any, known: Trace | None, dynamic: tupl
     followed = [value for tensor in tensors_in(outputs) if (value := value_of(tensor)) is not None]
     if not followed:
         raise CandidateError(
-            "quantization: the network's output does not come from its input by torch functions that can be seen "
-            "(scripted modules and numpy cannot)"
+            "quantization: the network's output does not come from its input by torch functions that can be "
+            "seen (scripted modules and numpy cannot)"
         )
     for value in followed:
         if value.index >= 0:

@@ -1,25 +1,25 @@
 """Expected hypervolume improvement when only the error is uncertain.
 
 The cost of a network (flash, RAM, latency) is known before it is trained, so of the m objectives one alone is
-random. For a candidate with the exact cost vector ``r`` and a random error ``E``,
+random. Let e(x) be the smallest error among the points of the front that cost at most x, and the
+reference's where there is none. A candidate with the exact costs r and a random error E improves on the
+front at x >= r by e(x) - E where that is positive, so
 
-    EHVI(r) = E[ volume dominated by (E, r) and by no point of the front, up to the reference ]
-            = integral over t up to the reference of  P(E < t) * V(t; r)  dt
+    EHVI(r) = integral over x from r to the reference of  psi(e(x)) dx,  psi(b) = E[max(b - E, 0)]
 
-where ``V(t; r)`` is the volume of costs that ``r`` dominates and no front point with an error of at most
-``t`` does. ``V`` is a step function of ``t``, so the integral is a finite sum of closed forms. `decompose`
-cuts the region that the front leaves free into boxes once, by sweeping the front in order of error;
-`expected_improvement` then needs one product a box and candidate. No sampling and no approximation is
-involved, and the number of objectives does not matter: with the error alone, the one box without cost
-dimensions gives expected improvement.
+The function e is constant on boxes. `decompose` finds these once, disjoint, by sweeping the front in order
+of error; `expected_improvement` is then a sum of one product a box, with psi in closed form for a Gaussian.
+No sampling and no approximation is involved, and the number of objectives does not matter: with the error
+alone there is one box without dimensions, and the sum is expected improvement.
 
 Errors come on the scale of the surrogate (the logarithm of the error, where its prediction is Gaussian) and
 volumes are measured on that scale too: halving the error is worth the same at 40 % and at 4 %. Costs come
 scaled by `Scale`: logarithms, in units of the range seen so far, because halving a network is worth the
 same at 100 kB and at 10 kB.
 
-Sources: Emmerich, Deutz, Klinkenberg (2011), "Hypervolume-based expected improvement"; Daulton, Balandat,
-Bakshy (2020), "Differentiable expected hypervolume improvement", for the sum over boxes.
+Sources: Emmerich, Deutz, Klinkenberg (2011), "Hypervolume-based expected improvement" for the closed form;
+Lacour, Klamroth, Fonseca (2017), "A box decomposition algorithm to compute the hypervolume indicator" for
+the boxes, by local upper bounds: 530 of them for 128 points of four objectives.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Boxes", "Scale", "decompose", "expected_improvement"]
 
 Array = NDArray[np.float64]
 
-_CHUNK = 2_000_000  # numbers a temporary may hold, so that thousands of candidates stay in the cache's reach
+_CHUNK = 250_000  # numbers a temporary may hold, so that it stays in the cache
 _MARGIN = 0.1  # the reference lies this share of the range behind the worst value, as is usual
 
 
@@ -71,70 +71,65 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """The region that a front leaves free, cut into disjoint boxes.
+    """The costs up to the reference, cut into disjoint boxes in which the best error is constant.
 
     Attributes:
-        edges: (k,) errors, ascending; the last is the reference's.
-        begin: (b,) for each box the number of the edge where it begins, -1 for minus infinity.
-        end: (b,) the number of the edge where it ends.
-        lower: (b, m - 1) lower corner in the costs, minus infinity where it is open.
-        upper: (b, m - 1) upper corner in the costs.
+        errors: (k,) the different best errors, ascending; the last is the reference's.
+        index: (b,) which of them a box has.
+        lower: (b, m - 1) lower corner, minus infinity where it is open.
+        upper: (b, m - 1) upper corner.
     """
 
-    edges: Array
-    begin: NDArray[np.intp]
-    end: NDArray[np.intp]
+    errors: Array
+    index: NDArray[np.intp]
     lower: Array
     upper: Array
 
 
 def decompose(errors: Array, costs: Array, reference_error: float, reference_costs: Array) -> Boxes:
-    """Cut the region that no front point dominates, up to the reference, into boxes.
+    """Cut the costs up to the reference into boxes of constant best error.
 
     Args:
-        errors: (n,) errors of the front points, on the scale of the surrogate. Dominated points do no harm.
+        errors: (n,) errors of the front's points, on the scale of the surrogate. Dominated points do no harm.
         costs: (n, m - 1) their costs; m - 1 may be 0.
         reference_error: The error from which a network is worth nothing.
         reference_costs: (m - 1,) the same for the costs.
-
-    Returns:
-        The boxes; their number grows about linearly with n for three objectives and quadratically for four.
     """
     n_costs = len(reference_costs)
-    inside = (errors < reference_error) & np.all(costs < reference_costs, axis=1)
+    inside = errors < reference_error
     errors, costs = errors[inside], costs[inside]
     order = np.argsort(errors, kind="stable")
-    edges = np.append(errors[order], reference_error)
-
-    begin = np.full(1, -1)
-    lower, upper = np.full((1, n_costs), -np.inf), reference_costs[None, :].copy()
-    closed: list[tuple[NDArray[np.intp], int, Array, Array]] = []
+    bounds = reference_costs[None, :].copy()  # local upper bounds: of what no point so far dominates
+    definers = np.full((1, n_costs, n_costs), -np.inf)  # [i, j]: the point that bounds bound i in dimension j
+    definers[0, range(n_costs), range(n_costs)] = reference_costs
+    lower, upper, index = [], [], []
     for edge, point in enumerate(costs[order]):
-        hit = np.all(upper > point, axis=1)
+        hit = np.all(bounds > point, axis=1)
         if not hit.any():
             continue
-        lower_hit, upper_hit = lower[hit], upper[hit]
-        closed.append((begin[hit], edge, lower_hit, upper_hit))
-        pieces = [(begin[~hit], lower[~hit], upper[~hit])]
-        corner = np.maximum(lower_hit, point)
-        for axis in range(
-            n_costs
-        ):  # what the point leaves of a box: below it in `axis`, at or above it before
-            cut = lower_hit[:, axis] < corner[:, axis]
-            low, high = lower_hit[cut].copy(), upper_hit[cut].copy()
-            low[:, :axis] = corner[cut, :axis]
-            high[:, axis] = corner[cut, axis]
-            pieces.append((np.full(len(low), edge), low, high))
-        begin = np.concatenate([piece[0] for piece in pieces])
-        lower = np.concatenate([piece[1] for piece in pieces])
-        upper = np.concatenate([piece[2] for piece in pieces])
-    closed.append((begin, len(edges) - 1, lower, upper))
+        old, old_definers = bounds[hit], definers[hit]
+        corner = np.maximum(_lower_corners(old_definers), point)  # what the point is the first to dominate
+        filled = np.all(corner < old, axis=1)
+        lower.append(corner[filled])
+        upper.append(old[filled])
+        index.append(np.full(int(filled.sum()), edge))
+        kept, kept_definers = [bounds[~hit]], [definers[~hit]]
+        for j in range(n_costs):
+            others = np.delete(old_definers[:, :, j], j, axis=1)
+            needed = point[j] >= others.max(axis=1, initial=-np.inf)
+            new, new_definers = old[needed], old_definers[needed]
+            new[:, j], new_definers[:, j] = point[j], point
+            kept.append(new)
+            kept_definers.append(new_definers)
+        bounds, definers = np.concatenate(kept), np.concatenate(kept_definers)
+    lower.append(_lower_corners(definers))
+    upper.append(bounds)
+    index.append(np.full(len(bounds), len(order)))
     return Boxes(
-        edges,
-        np.concatenate([c[0] for c in closed]),
-        np.concatenate([np.full(len(c[0]), c[1]) for c in closed]),
-        np.concatenate([c[2] for c in closed]),
-        np.concatenate([c[3] for c in closed]),
+        np.append(errors[order], reference_error),
+        np.concatenate(index),
+        np.concatenate(lower),
+        np.concatenate(upper),
     )
 
 
@@ -158,29 +153,33 @@ def expected_improvement(boxes: Boxes, mean: Array, deviation: Array, costs: Arr
         [5.0]
     """
     n_boxes, n_costs = boxes.lower.shape
-    step = max(1, _CHUNK // (n_boxes * max(n_costs, 1)))
+    step = max(1, _CHUNK // max(n_boxes, 1))
     values = np.empty(len(mean))
     for start in range(0, len(mean), step):
         part = slice(start, start + step)
-        below = _integral(boxes.edges, mean[part, None], deviation[part, None])
-        below = np.concatenate(
-            [below, np.zeros((len(below), 1))], axis=1
-        )  # index -1: the integral from -infinity
-        slab = np.maximum(below[:, boxes.end] - below[:, boxes.begin], 0.0)
-        for axis in range(n_costs):
-            side = boxes.upper[:, axis] - np.maximum(boxes.lower[:, axis], costs[part, axis, None])
-            slab *= np.maximum(side, 0.0)
-        values[part] = slab.sum(axis=1)
+        gain = _gain(boxes.errors, mean[part, None], deviation[part, None])[:, boxes.index]
+        for j in range(n_costs):
+            side = boxes.upper[:, j] - np.maximum(boxes.lower[:, j], costs[part, j, None])
+            gain *= np.maximum(side, 0.0)
+        values[part] = gain.sum(axis=1)
     return values
 
 
-def _integral(edges: Array, mean: Array, deviation: Array) -> Array:
-    """Integrate P(E < t) from minus infinity to each edge: s (z Phi(z) + phi(z)), z = (edge - mean) / s."""
-    gap = edges - mean
+def _lower_corners(definers: Array) -> Array:
+    """Return the (n, d) corners that make the boxes below n local upper bounds disjoint (Lacour et al.)."""
+    corners = np.full(definers.shape[:2], -np.inf)
+    for j in range(1, definers.shape[1]):
+        corners[:, j] = definers[:, :j, j].max(axis=1)
+    return corners
+
+
+def _gain(best: Array, mean: Array, deviation: Array) -> Array:
+    """Return E[max(best - E, 0)] = s (z Phi(z) + phi(z)) with z = (best - mean) / s."""
+    gap = best - mean
     z = gap / np.maximum(deviation, 1e-12)
     density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
-    integral: Array = np.maximum(gap * ndtr(z) + deviation * density, 0.0)
-    return integral
+    gain: Array = np.maximum(gap * ndtr(z) + deviation * density, 0.0)
+    return gain
 
 
 def _log(costs: Array) -> Array:

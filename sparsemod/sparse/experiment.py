@@ -9,7 +9,7 @@ from torch import nn
 
 from sparsemod.candidate import OBJECTIVES
 from sparsemod.errors import ConfigError, StoreError, nearest
-from sparsemod.evaluate.evaluation import rebuild
+from sparsemod.evaluate.build import rebuild
 from sparsemod.search.experiment import Experiment
 from sparsemod.sparse.setup import Setup
 from sparsemod.store import Store
@@ -92,14 +92,14 @@ def load_net(setup: Setup, arm: str) -> nn.Module:
     Raises:
         StoreError: There is no such arm, or it has no stored weights.
     """
-    with Store(setup.config.root, setup.config.name) as store:
-        stored = store.read()
-        if stored is None:
-            raise StoreError(f"{store.json_path}: there are no results yet")
-        arms = {a.name: a for a in Experiment.from_json(stored, str(store.json_path)).arms}
-        if arm not in arms:
-            raise StoreError(f"{store.json_path}: there is no arm '{arm}'{nearest(arm, arms)}")
-        weights = store.weights(arm)
-        if weights is None:
-            raise StoreError(f"{store.models_path}: arm '{arm}' has no weights; only arms on the front keep theirs")
-    return rebuild(setup.task, arms[arm].candidate, weights, arms[arm].seed)
+    store = Store(setup.config.root, setup.config.name)
+    stored = store.read()
+    if stored is None:
+        raise StoreError(f"{store.json_path}: there are no results yet")
+    arms = {a.name: a for a in Experiment.from_json(stored, str(store.json_path)).arms}
+    if arm not in arms:
+        raise StoreError(f"{store.json_path}: there is no arm '{arm}'{nearest(arm, arms)}")
+    weights = store.weights(arm)
+    if weights is None:
+        raise StoreError(f"{store.models_path}: arm '{arm}' has no weights; only arms on the front keep theirs")
+    return rebuild(setup.task, arms[arm].candidate.parametrization, weights, arms[arm].seed)

@@ -88,7 +88,7 @@ class Reporter:
     """
 
     def __init__(self, console: Console | None = None, *, debug: bool = False) -> None:
-        self.console = console or Console()
+        self.console = console or _console()
         self.debug = debug
         self._bars = Progress(
             TextColumn("{task.description:<6}"),
@@ -151,9 +151,13 @@ class Reporter:
 
     def result(self, table: Table, lines: Sequence[str]) -> None:
         """Show the front and what to do next."""
-        # Without a terminal there is no width to respect, and a wrapped table is hard to read in a log.
-        width = None if self.console.is_terminal else max(self.console.width, 140)
         self.console.print()
-        self.console.print(table, width=width)
+        self.console.print(table)
         for line in lines:
             self.note(line)
+
+
+def _console() -> Console:
+    console = Console()
+    # Without a terminal there is no width to respect, and a squeezed table is hard to read in a log.
+    return console if console.is_terminal else Console(width=140)

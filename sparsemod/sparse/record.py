@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from sparsemod.config import RunConfig
@@ -30,7 +30,7 @@ def run_record(config: RunConfig, target: str, clock_hz: float) -> dict[str, Any
     """Return the content of `run.json` for a run that begins or goes on now."""
     return {
         "name": config.name,
-        "versions": {"python": platform.python_version(), **{p: version(p) for p in _PACKAGES}},
+        "versions": {"python": platform.python_version(), **{p: _version(p) for p in _PACKAGES}},
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
         "threads_per_worker": 1,
@@ -57,3 +57,10 @@ def _setting(record: Mapping[str, Any], key: str) -> Any:
     if key in record:
         return record[key]
     return configuration.get(key) if isinstance(configuration, Mapping) else None
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "not installed"

@@ -114,6 +114,7 @@ def run(setup: Setup, reporter: Reporter) -> RunResult:
         try:
             with _executor(setup) as executor:
                 session = _Session(setup, store, experiment, executor, reporter, ResourceCache(setup))
+                session.save()  # the table may be behind the experiment after a kill
                 for stage in config.stages:
                     with _recorded(session, stage.strategy):
                         _run_stage(session, stage)

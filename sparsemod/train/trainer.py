@@ -264,9 +264,9 @@ def _fit(
         net.train()
         losses: list[Tensor] = []
         for batch in train.batches(settings.batch_size, generator):
+            optimizer.param_groups[0]["lr"] = settings.rate(step)
             for hook in hooks:
                 hook.before_step(step)
-            optimizer.param_groups[0]["lr"] = settings.rate(step)
             losses.append(_step(forward, optimizer, batch))
             replaced = False
             for hook in hooks:
@@ -277,8 +277,7 @@ def _fit(
             step += 1
         loss = _mean_loss(losses, step)
         net.eval()
-        with user_code("Net.forward"):
-            share = accuracy(forward, validation, max(settings.batch_size, EVALUATION_BATCH_SIZE))
+        share = accuracy(forward, validation, max(settings.batch_size, EVALUATION_BATCH_SIZE))
         ready = all(hook.ready(step - 1) for hook in hooks)
         history.append(Epoch(loss, share, ready))
         if ready and (best_epoch == 0 or share > history[best_epoch - 1].validation_accuracy):
@@ -292,19 +291,18 @@ def _fit(
 
 def _step(forward: Forward, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:
     x, y = batch
-    with user_code("Net.forward"):
-        logits = forward(x)
+    logits = forward(x)
     _check_logits(logits, len(y))
     try:
         loss = nn.functional.cross_entropy(logits, y)
     except IndexError as error:
-        raise DataError(
-            f"labels must be below the network's {logits.shape[1]} outputs, got {int(y.max())}"
-        ) from error
-    optimizer.zero_grad(set_to_none=True)
-    with user_code("the backward pass of Net"):
+        n_outputs, highest = logits.shape[1], int(y.max())
+        raise DataError(f"labels must be below the network's {n_outputs} outputs, got {highest}") from error
+    for parameter in optimizer.param_groups[0]["params"]:
+        parameter.grad = None
+    with user_code("the training step of Net"):
         loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
+        optimizer.step()
     return loss.detach()
 
 
@@ -312,7 +310,13 @@ def _forward(net: nn.Module, hooks: Sequence[Hook]) -> Forward:
     own = [hook.forward for hook in hooks if hasattr(hook, "forward")]
     if len(own) > 1:
         raise ValueError(f"at most one hook may have a forward, got {len(own)}")
-    return net if not own else lambda x: own[0](net, x)
+
+    def forward(x: Inputs) -> Tensor:
+        with user_code("Net.forward"):
+            logits: Tensor = own[0](net, x) if own else net(x)
+        return logits
+
+    return forward
 
 
 def _optimizer(net: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:

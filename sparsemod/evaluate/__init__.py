@@ -1,0 +1,1 @@
+"""Training, compressing and measuring one candidate, and the executors that do it for many."""

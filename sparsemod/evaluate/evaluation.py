@@ -1,0 +1,203 @@
+"""The evaluation: train, compress and measure one candidate. One pure function of its two arguments.
+
+    build ─► inherit ─► train, pruned and fake-quantized as it goes ─► quantize ─► validation error ─► measure
+
+The same task and job give the same `Evaluation`, bit for bit, in any process on the same kind of machine.
+What goes wrong in the user's code, or for want of memory, becomes a failed evaluation; everything else is a
+bug and is raised.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from sparsemod.candidate import Candidate, Evaluation, Parametrization, Resources, Status
+from sparsemod.compress.masks import apply_masks, magnitude_masks, prunable_parameters
+from sparsemod.compress.pruning import PruningHook
+from sparsemod.compress.qat import QATHook
+from sparsemod.compress.quantization import QuantizedNet, quantize
+from sparsemod.compress.structured import StructuredPruningHook, prune_channels
+from sparsemod.errors import CandidateError, user_code
+from sparsemod.evaluate.build import build, dump_weights, load_weights, moved, opened, rebuild
+from sparsemod.evaluate.reproducible import memory_guard, reproducible
+from sparsemod.evaluate.task import Job, Task
+from sparsemod.measure.operators import lower
+from sparsemod.measure.resources import measure
+from sparsemod.train.data import Data, Inputs
+from sparsemod.train.inherit import inherit
+from sparsemod.train.trainer import FitResult, Hook, TorchTrainer, accuracy, settings
+
+__all__ = ["Job", "Task", "evaluate", "predict", "quantized", "test_error"]
+
+N_CALIBRATION = 256
+
+
+def evaluate(task: Task, job: Job) -> Evaluation:
+    """Train, compress and measure the job's candidate.
+
+    Limits on resources are not looked at: whether an arm is feasible is decided from what is returned.
+
+    Returns:
+        A completed evaluation with its weights, or a failed one with its reason.
+
+    Raises:
+        Exception: Anything but a `CandidateError`: a data set that no candidate can use, or a bug.
+    """
+    start = time.perf_counter()
+    try:
+        with memory_guard("training"):
+            return _evaluate(task, job, start)
+    except CandidateError as error:
+        details = error.details or traceback.format_exc()
+        return Evaluation(Status.FAILED, error.reason, details=details, seconds=time.perf_counter() - start)
+
+
+def predict(task: Task, parametrization: Parametrization, seed: int = 0) -> Resources:
+    """Return what the network of a parametrization will cost, before it is trained.
+
+    The network is built and pruned by the magnitudes of its first weights. Unpruned and structured ones cost
+    exactly this. Otherwise the number of weights that stay is exact, but training decides in which tensors
+    they stay. That matters to the flash under runtime ``c`` where a tensor stays so dense (more than 7/8)
+    that it needs no bitmap, and to everything where a channel comes out wholly zero and is removed.
+
+    Raises:
+        CandidateError: The user's code raised or ran out of memory.
+        UnsupportedOperatorError: The network holds an operator that cannot be measured.
+    """
+    with memory_guard("building the network"), reproducible("cpu", seed):
+        train = opened(task, "train", parametrization)
+        with reproducible("cpu", seed):
+            net = build(task, parametrization, train, "cpu")
+        fraction = _fraction(task, parametrization)
+        if fraction and task.pruning == "structured":
+            prune_channels(net, _tensor(moved(train.example(), "cpu")), fraction)
+        elif fraction:
+            apply_masks(net, magnitude_masks(prunable_parameters(net), fraction))
+        return _resources(task, net, train)
+
+
+def test_error(task: Task, candidate: Candidate, weights: bytes, seed: int) -> float:
+    """Return 1 - test accuracy of the network that would ship, from its stored weights.
+
+    It is rebuilt and quantized exactly as in the evaluation: on the validation set it has the evaluation's
+    error.
+
+    Args:
+        task: The task it was evaluated under.
+        candidate: What was evaluated.
+        weights: The `Evaluation`'s weights.
+        seed: The job's.
+
+    Raises:
+        CandidateError: The user's code raised.
+        StoreError: The weights are unreadable or belong to another network.
+    """
+    parametrization = candidate.parametrization
+    with memory_guard("the network"):
+        net = rebuild(task, parametrization, weights, seed)
+        train, test = opened(task, "train", parametrization), opened(task, "test", parametrization)
+        return _shipped_error(task, net, train, test, seed)
+
+
+test_error.__test__ = False  # type: ignore[attr-defined]  # test runners collect functions by this prefix
+
+
+def quantized(task: Task, net: nn.Module, train: Data, seed: int) -> QuantizedNet:
+    """Quantize a trained network by the task's scheme, calibrated on training samples that the seed draws.
+
+    Raises:
+        CandidateError: The network cannot be quantized.
+    """
+    with reproducible(task.device, seed):
+        return quantize(net, task.quant_scheme, [train.sample(N_CALIBRATION, seed)], task.quant_params)
+
+
+def _evaluate(task: Task, job: Job, start: float) -> Evaluation:
+    parametrization = job.candidate.parametrization
+    train, validation = opened(task, "train", parametrization), opened(task, "validation", parametrization)
+    with reproducible(task.device, job.seed):
+        net = build(task, parametrization, train, task.device)
+        if job.parent_weights is not None:
+            inherit(net, load_weights(job.parent_weights))
+        n_prunable = _n_nonzero(net, zeros=True)
+        fit = _fit(task, job, net, train, validation)
+    net.eval()
+    error = _shipped_error(task, net, train, validation, job.seed)
+    with reproducible(task.device, job.seed), user_code("Net.forward"):
+        float_error = 1.0 - accuracy(net, validation)
+    net.cpu()
+    return Evaluation(
+        status=Status.COMPLETED,
+        error=error,
+        float_error=float_error,
+        resources=_resources(task, net, train),
+        n_epochs=fit.n_epochs,
+        best_epoch=fit.best_epoch,
+        sparsity=1.0 - _n_nonzero(net) / n_prunable if n_prunable else 0.0,
+        weights=dump_weights(net),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _fit(task: Task, job: Job, net: nn.Module, train: Data, validation: Data) -> FitResult:
+    parametrization = job.candidate.parametrization
+    how = settings(parametrization, job.epochs, job.seed)
+    hooks = _hooks(task, _fraction(task, parametrization), train.example())
+    if task.trainer is None:
+        return TorchTrainer(task.device).fit(net, train, validation, how, hooks)
+    with user_code("trainer"):
+        result: FitResult = task.trainer(device=task.device).fit(net, train, validation, how, hooks)
+    return result
+
+
+def _hooks(task: Task, fraction: float, example: Inputs) -> Sequence[Hook]:
+    hooks: list[Hook] = []
+    if fraction and task.pruning == "structured":
+        hooks.append(StructuredPruningHook(fraction, _tensor(example)))
+    elif fraction:
+        hooks.append(PruningHook(fraction))
+    if task.quant_scheme == "qat":
+        hooks.append(QATHook())
+    return hooks
+
+
+def _fraction(task: Task, parametrization: Parametrization) -> float:
+    """Return the share of weights to prune; 0 for none, which a threshold of 0 or 1 and above says too."""
+    if task.pruning == "none":
+        return 0.0
+    threshold = parametrization.get("prune_threshold")
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+        raise CandidateError(f"prune_threshold must be a number, got {threshold!r}")
+    return float(threshold) if 0.0 < threshold < 1.0 else 0.0
+
+
+def _tensor(example: Inputs) -> Tensor:
+    if not isinstance(example, Tensor):
+        raise CandidateError(
+            f"structured pruning needs inputs that are tensors, got {type(example).__name__}"
+        )
+    return example
+
+
+def _shipped_error(task: Task, net: nn.Module, train: Data, data: Data, seed: int) -> float:
+    """Quantize and score; the one way to an error, so that stored weights give what the evaluation gave."""
+    shipped = quantized(task, net, train, seed)
+    with reproducible(task.device, seed):
+        return 1.0 - accuracy(shipped, data)
+
+
+def _resources(task: Task, net: nn.Module, train: Data) -> Resources:
+    graph = lower(
+        net, moved(train.example(), "cpu"), scheme=task.quant_scheme, quant_params=task.quant_params
+    )
+    return measure(graph, task.target, task.runtime)
+
+
+def _n_nonzero(net: nn.Module, *, zeros: bool = False) -> int:
+    """Count the non-zero prunable weights, or all of them."""
+    weights = prunable_parameters(net).values()
+    return sum(w.numel() if zeros else int(w.count_nonzero()) for w in weights)

@@ -1,0 +1,165 @@
+"""The operator list: a network in the terms of a microcontroller runtime (TensorFlow Lite's words, NHWC)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ITEM_BYTES", "Operator", "OperatorGraph", "Port", "TensorSpec", "Weight"]
+
+ITEM_BYTES = {"int8": 1, "float32": 4, "int32": 4}
+
+FloatArray = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One activation tensor.
+
+    Attributes:
+        id: Position in `OperatorGraph.tensors`: inputs first, then in the order in which they are written.
+        name: Unique and the same for the same network, so that quantization parameters can be joined by it.
+        shape: As it lies in memory: NHWC for images, (1, 1, L, C) for `Conv1d`, (1, T, F) for sequences.
+        dtype: ``int8``, ``float32`` or ``int32`` (indices).
+    """
+
+    id: int
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def n_elements(self) -> int:
+        """Number of values."""
+        return prod(self.shape)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes in RAM."""
+        return self.n_elements * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weight:
+    """A constant tensor of an operator, with the bias that belongs to its output channels.
+
+    Attributes:
+        name: The parameter it comes from. Operators that share a weight hold a weight of the same name.
+        values: float32 in TensorFlow Lite's layout, batch norm folded in: OHWI for a convolution (HWIO's groups
+            stay in O), 1HWO for a depthwise one, OI for a matrix, the shape of the operand for a constant.
+        bias: (O,) float32, or None.
+        dtype: ``int8`` or ``float32``, how it is stored.
+        axis: The output-channel axis of `values` that has a scale a channel, or None for one scale in all.
+    """
+
+    name: str
+    values: FloatArray
+    bias: FloatArray | None = None
+    dtype: str = "int8"
+    axis: int | None = 0
+
+    @property
+    def n_scales(self) -> int:
+        """Number of quantization scales of the values."""
+        return 1 if self.axis is None else int(self.values.shape[self.axis])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operator:
+    """One operator that the runtime executes.
+
+    Attributes:
+        kind: TensorFlow Lite's name in lower case, ``gru``, or ``other:<name>`` for what no runtime here has.
+        inputs: Ids of the tensors that are read; a constant operand is in `weights` instead.
+        outputs: Ids of the tensors that are written.
+        weights: Constants, in the order that the operator's kind defines.
+        attributes: What else the operator needs: ``activation`` (none, relu, relu6, relu_n1_to_1), ``padding``
+            (same, valid), ``stride``, ``dilation``, ``groups``, ``filter``, ``axis`` and the like.
+        module: Qualified name of the module that it comes from, for people.
+        n_macs: Multiply-accumulates of one inference.
+    """
+
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    weights: tuple[Weight, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    module: str = ""
+    n_macs: int = 0
+
+    @property
+    def exportable(self) -> bool:
+        """Whether the operator has a meaning in a runtime here."""
+        return not self.kind.startswith("other:")
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """How a tensor of the PyTorch network lies in the memory of the graph's input or output.
+
+    Attributes:
+        tensor: Id of the tensor.
+        shape: The shape in PyTorch, batch dimension included.
+        split: `shape` with some dimensions split in factors.
+        permutation: Order of the dimensions of `split` in memory.
+
+    Example:
+        A (1, 3, 32, 32) image whose channels lie innermost:
+
+        >>> port = Port(0, (1, 3, 32, 32), (3, 32, 32), (1, 2, 0))
+        >>> port.to_memory(np.zeros((1, 3, 32, 32)), (1, 32, 32, 3)).shape
+        (1, 32, 32, 3)
+    """
+
+    tensor: int
+    shape: tuple[int, ...]
+    split: tuple[int, ...]
+    permutation: tuple[int, ...]
+
+    def to_memory(self, values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        """Rearrange values of PyTorch's `self.shape` to the shape of the graph's tensor."""
+        return values.reshape(self.split).transpose(self.permutation).reshape(shape)
+
+    def from_memory(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Rearrange values of the graph's tensor to PyTorch's `self.shape`."""
+        inverse = np.argsort(self.permutation)
+        return values.reshape([self.split[i] for i in self.permutation]).transpose(inverse).reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperatorGraph:
+    """A network as the list of operators that the runtime executes, in order.
+
+    Attributes:
+        tensors: All activations, by id.
+        operators: In the order of execution.
+        inputs: Ids of the network's inputs.
+        outputs: Ids of its outputs.
+        input_ports: For each input, how PyTorch's tensor is laid out in it.
+        output_ports: The same for each output.
+    """
+
+    tensors: tuple[TensorSpec, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    input_ports: tuple[Port, ...]
+    output_ports: tuple[Port, ...]
+
+    def weights(self) -> Iterator[Weight]:
+        """Yield each weight once, however many operators share it."""
+        seen = set()
+        for operator in self.operators:
+            for weight in operator.weights:
+                if weight.name not in seen:
+                    seen.add(weight.name)
+                    yield weight
+
+    def unexportable(self) -> tuple[Operator, ...]:
+        """Return the operators that no runtime here can execute."""
+        return tuple(operator for operator in self.operators if not operator.exportable)

@@ -1,0 +1,124 @@
+"""Instructions of kernels, by core and library, as counted on emulated cores.
+
+Counts: QEMU `-icount` over 38 shapes a core, CMSIS-NN and plain C loops at -O3; the fits are by least squares. An entry
+that says "assumed" was not counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CMSIS_NN", "ESTIMATES", "FLOAT_MAC", "PLAIN_C", "PLAIN_C_SCALE", "Kernels", "PlainKernels"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Coefficients of CMSIS-NN on one core, in instructions.
+
+    Attributes:
+        convolution: For each MAC in whole groups, each other MAC, output, im2col element (output pixel times
+            fan-in), and output pixel times kernel position.
+        group: MACs of a group: what fan-in is rounded down to.
+        pointwise: For each MAC, output and output pixel of a 1x1 convolution.
+        depthwise_3x3: For each output.
+        depthwise: For each MAC of another kernel size.
+        dense: For each MAC and output of a fully connected layer.
+        add: For each output.
+        max_pool: For each element of a window.
+        average_pool: For each element of a window.
+        softmax: For each class.
+    """
+
+    convolution: tuple[float, float, float, float, float]
+    group: int
+    pointwise: tuple[float, float, float]
+    depthwise_3x3: float
+    depthwise: float
+    dense: tuple[float, float]
+    add: float
+    max_pool: float
+    average_pool: float
+    softmax: float
+
+
+_M0 = Kernels(
+    (5.77, 4.66, 112.9, 14.7, 42.8), 4, (6.15, 95.9, 11.5), 339, 38.4, (6.00, 128), 237, 41.8, 22.0, 1887
+)
+_M3 = Kernels((2.43, 2.82, 45.0, 7.07, 42.7), 4, (2.63, 35.0, 9.3), 91, 17.6, (3.41, 54), 84, 10.8, 12.6, 504)
+_M4 = Kernels((1.56, 3.43, 51.2, 4.12, 45.0), 4, (1.55, 39.5, 14.4), 83, 11.15, (1.82, 66), 81, 10.8, 6.6, 508)
+_M55 = Kernels((0.14, -0.10, 21.6, 0.40, 23.3), 16, (0.18, 13.8, 28.2), 29, 2.52, (0.42, 31), 13.8, 2.74, 1.3, 539)
+
+CMSIS_NN: dict[str, Kernels] = {
+    "cortex-m0+": _M0,
+    "cortex-m3": _M3,
+    "cortex-m4": _M4,
+    "cortex-m7": _M4,  # the same instruction set
+    "cortex-m33": _M4,  # assumed: the same integer and DSP instructions
+    "cortex-m55": _M55,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlainKernels:
+    """Coefficients of plain C loops, in instructions; taps are kernel positions inside the input.
+
+    Attributes:
+        convolution: For each valid MAC, valid tap of an output, row of valid taps of an output, and output.
+        pointwise: For each MAC, output and output pixel.
+        depthwise: For each valid tap and output.
+        dense: For each MAC and output.
+        add: For each output.
+        max_pool: For each element of a window.
+        average_pool: For each element of a window.
+        softmax: For each class (CMSIS-NN's, which is plain C, too).
+    """
+
+    convolution: tuple[float, float, float, float]
+    pointwise: tuple[float, float, float]
+    depthwise: tuple[float, float]
+    dense: tuple[float, float]
+    add: float
+    max_pool: float
+    average_pool: float
+    softmax: float
+
+
+PLAIN_C = PlainKernels(
+    (5.99, 16.6, 27.0, 57.0), (6.00, 101.0, 34.9), (15.2, 88.0), (5.97, 42.0), 17.0, 15.7, 6.3, 508.0
+)
+"""On a Cortex-M4."""
+
+PLAIN_C_SCALE: dict[str, dict[str, float]] = {
+    # Geometric means of the plain C counts over those of the M4, by kind of operator.
+    "cortex-m0+": {
+        "convolution": 1.47,
+        "pointwise": 1.53,
+        "depthwise": 1.57,
+        "dense": 1.37,
+        "add": 6.76,
+        "max_pool": 1.11,
+        "average_pool": 1.28,
+        "softmax": 3.71,
+    },
+    "cortex-m55": {
+        "convolution": 0.91,
+        "pointwise": 0.87,
+        "depthwise": 0.99,
+        "dense": 0.83,
+        "add": 0.94,
+        "max_pool": 0.97,
+        "average_pool": 0.69,
+        "softmax": 1.06,
+    },
+}
+"""Cores that are not listed run plain C in the M4's instructions (counted on the M3, assumed for M7 and M33)."""
+
+ESTIMATES: dict[str, dict[str, float]] = {
+    # Assumed, not counted: instructions an element of what moves data or looks up a table. The interpreter computes
+    # sigmoid and tanh in fixed point, the c runtime looks them up in 256 bytes.
+    "cmsis-nn": {"activation": 150.0, "copy": 1.0, "reshape": 1.0, "gather": 10.0, "convert": 20.0},
+    "c": {"activation": 10.0, "copy": 1.0, "reshape": 0.0, "gather": 10.0, "convert": 20.0},
+}
+
+FLOAT_MAC = {"cortex-m0+": 130.0, "cortex-m3": 70.0}
+"""Assumed: instructions a MAC in software floating point; cores with a unit are taken to need plain C's int8 count."""

@@ -1,0 +1,1 @@
+"""How traced PyTorch operations become the operators of a microcontroller runtime, a module for each family."""

@@ -1,0 +1,166 @@
+"""RAM of activations: the arena of the runtime's planner and the two models of the SpArSe paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsemod.measure.graph import ITEM_BYTES, OperatorGraph, Weight
+
+__all__ = [
+    "Arena",
+    "Buffer",
+    "buffers",
+    "inputs_outputs_bytes",
+    "inputs_weights_bytes",
+    "live_bytes",
+    "plan_arena",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Where each buffer lies.
+
+    Attributes:
+        offsets: Bytes from the start of the arena, in the order of the buffers.
+        n_bytes: Size of the arena.
+    """
+
+    offsets: tuple[int, ...]
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A piece of the arena.
+
+    Attributes:
+        n_bytes: Size.
+        first: The operator, by its position, from which on it holds something.
+        last: The last operator that needs it.
+        tensors: Ids of the tensors that share it; none for an operator's scratch memory.
+    """
+
+    n_bytes: int
+    first: int
+    last: int
+    tensors: tuple[int, ...] = ()
+
+
+def plan_arena(sizes: Sequence[int], first: Sequence[int], last: Sequence[int], alignment: int = 16) -> Arena:
+    """Place buffers as TensorFlow Lite Micro's `GreedyMemoryPlanner` does.
+
+    The largest is placed first, of equal ones that with the larger index; each goes to the lowest gap that is
+    large enough between those already placed whose lifetimes overlap its own.
+
+    Args:
+        sizes: Bytes of each buffer, rounded up to `alignment` here.
+        first: Position of the operator from which on a buffer lives.
+        last: Position of the last operator that needs it, included.
+        alignment: Bytes.
+
+    Raises:
+        ValueError: The sequences differ in length.
+
+    Example:
+        Two tensors that live together, 112 + 64 bytes when aligned:
+
+        >>> plan_arena([100, 60], [0, 0], [1, 1])
+        Arena(offsets=(0, 112), n_bytes=176)
+    """
+    if not len(sizes) == len(first) == len(last):
+        raise ValueError(f"expected as many sizes as lifetimes, got {len(sizes)}, {len(first)} and {len(last)}")
+    aligned = [-(-size // alignment) * alignment for size in sizes]
+    offsets = [0] * len(aligned)
+    placed: list[int] = []
+    for i in sorted(range(len(aligned)), key=lambda i: (-aligned[i], -i)):
+        overlapping = [j for j in placed if first[j] <= last[i] and first[i] <= last[j]]
+        offset = 0
+        for j in sorted(overlapping, key=lambda j: offsets[j]):
+            if offsets[j] - offset >= aligned[i]:
+                break
+            offset = max(offset, offsets[j] + aligned[j])
+        offsets[i] = offset
+        placed.append(i)
+    return Arena(tuple(offsets), max((o + s for o, s in zip(offsets, aligned, strict=True)), default=0))
+
+
+def buffers(graph: OperatorGraph, *, alias: bool, scratch: Sequence[int] = ()) -> tuple[Buffer, ...]:
+    """Return the buffers of a network in the order of its tensors, then the scratch memory of its operators.
+
+    Args:
+        graph: The operators.
+        alias: Whether a reshape's output shares the buffer of its input, as in the `c` runtime;
+            the interpreter copies it.
+        scratch: Bytes that each operator needs while it runs, or nothing.
+    """
+    owner = list(range(len(graph.tensors)))
+    first = [0] * len(owner)
+    last = [0] * len(owner)
+    for position, operator in enumerate(graph.operators):
+        for i in operator.outputs:
+            first[i] = position
+            last[i] = position
+            if alias and operator.kind == "reshape":
+                owner[i] = owner[operator.inputs[0]]
+        for i in operator.inputs:
+            last[i] = position
+    for i in graph.outputs:
+        last[i] = max(len(graph.operators) - 1, 0)
+    members: dict[int, list[int]] = {}
+    for i, own in enumerate(owner):
+        members.setdefault(own, []).append(i)
+    tensors = tuple(
+        Buffer(
+            graph.tensors[own].n_bytes,
+            first[own],
+            max(last[i] for i in ids),
+            tuple(ids),
+        )
+        for own, ids in members.items()
+    )
+    return tensors + tuple(Buffer(n, i, i) for i, n in enumerate(scratch) if n)
+
+
+def live_bytes(sizes: Sequence[int], first: Sequence[int], last: Sequence[int]) -> int:
+    """Return the largest sum of buffers that live at one time: no plan can be smaller.
+
+    Example:
+        >>> live_bytes([100, 60, 10], [0, 0, 2], [1, 1, 2])
+        160
+    """
+    moments = range(max(last, default=-1) + 1)
+    return max((sum(s for s, f, l in zip(sizes, first, last, strict=True) if f <= t <= l) for t in moments), default=0)
+
+
+def inputs_weights_bytes(graph: OperatorGraph) -> int:
+    """Return the SpArSe paper's first model: the largest sum of an operator's inputs and non-zero weights.
+
+    Weights and biases that are not zero are charged one item each, their indices nothing.
+
+    Source: Fedorov et al., SpArSe: Sparse Architecture Search for CNNs on Resource-Constrained Microcontrollers,
+    NeurIPS 2019.
+    """
+    return max(
+        (
+            sum(graph.tensors[i].n_bytes for i in operator.inputs)
+            + sum(_nonzero(weight) * ITEM_BYTES[weight.dtype] for weight in operator.weights)
+            for operator in graph.operators
+        ),
+        default=0,
+    )
+
+
+def _nonzero(weight: Weight) -> int:
+    biases = 0 if weight.bias is None else np.count_nonzero(weight.bias)
+    return int(np.count_nonzero(weight.values) + biases)
+
+
+def inputs_outputs_bytes(graph: OperatorGraph) -> int:
+    """Return the SpArSe paper's second model: the largest sum of an operator's inputs and outputs."""
+    return max(
+        (sum(graph.tensors[i].n_bytes for i in (*op.inputs, *op.outputs)) for op in graph.operators), default=0
+    )

@@ -1,0 +1,44 @@
+"""What a network costs on a target under a runtime."""
+
+from __future__ import annotations
+
+from sparsemod.candidate import Resources
+from sparsemod.measure import sizes
+from sparsemod.measure.graph import OperatorGraph
+from sparsemod.measure.latency import LIBRARIES, latency_seconds
+from sparsemod.measure.memory import Arena, buffers, inputs_outputs_bytes, inputs_weights_bytes, plan_arena
+from sparsemod.measure.scratch import scratch_bytes
+from sparsemod.measure.targets import Target
+
+__all__ = ["arena", "measure"]
+
+
+def arena(graph: OperatorGraph, runtime: str, core: str = "generic") -> Arena:
+    """Plan the RAM of the activations, and of the scratch memory of the kernels of a core, under a runtime."""
+    scratch = [scratch_bytes(graph, operator, core, LIBRARIES[runtime]) for operator in graph.operators]
+    pieces = buffers(graph, alias=runtime == "c", scratch=scratch)
+    return plan_arena([b.n_bytes for b in pieces], [b.first for b in pieces], [b.last for b in pieces])
+
+
+def measure(graph: OperatorGraph, target: Target, runtime: str) -> Resources:
+    """Return flash, RAM, time and the counts of a lowered network.
+
+    Args:
+        graph: From `sparsemod.measure.operators.lower`.
+        target: The microcontroller, which decides the time.
+        runtime: ``c`` or ``tflite-micro``.
+    """
+    size_c = sum(sizes.weight_bytes(weight, "c") for weight in graph.weights())
+    size_tflite = sum(sizes.weight_bytes(weight, "tflite-micro") for weight in graph.weights())
+    return Resources(
+        model_size_bytes=size_c if runtime == "c" else size_tflite,
+        working_memory_bytes=arena(graph, runtime, target.core).n_bytes,
+        latency_seconds=latency_seconds(graph, target, runtime),
+        n_parameters=sizes.n_parameters(graph),
+        n_nonzero=sizes.n_nonzero(graph),
+        n_macs=sum(operator.n_macs for operator in graph.operators),
+        model_size_c_bytes=size_c,
+        model_size_tflite_bytes=size_tflite,
+        working_memory_inputs_weights_bytes=inputs_weights_bytes(graph),
+        working_memory_inputs_outputs_bytes=inputs_outputs_bytes(graph),
+    )
