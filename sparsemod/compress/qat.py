@@ -14,6 +14,7 @@ gradient
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ from sparsemod.compress.trace import Trace, out_of_step, record
 from sparsemod.compress.values import is_value, latest, map_tensors, tag, value_of
 from sparsemod.errors import ConfigError, user_code
 
-__all__ = ["QATHook", "fake_quantize_weight"]
+__all__ = ["QATHook", "TrainingPasses", "fake_quantize_weight"]
 
 _MOMENTUM = 0.05
 
@@ -52,7 +53,7 @@ class QATHook:
         self._start_fraction = start_fraction
         self._first_step = 0
         self._step = 0
-        self._passes: _TrainingPasses | None = None
+        self._passes: TrainingPasses | None = None
 
     def start(self, net: nn.Module, n_steps: int) -> None:
         """Begin a training of `n_steps` optimizer steps; at least the last one is quantized."""
@@ -80,7 +81,7 @@ class QATHook:
         if self._step < self._first_step:
             return net(x)
         if self._passes is None:
-            self._passes = _TrainingPasses(record(net, [x]))
+            self._passes = TrainingPasses(record(net, [x]))
         return self._passes.run(net, x)
 
 
@@ -107,16 +108,31 @@ def fake_quantize_weight(weight: Tensor, channels: Tensor, n_channels: int, shar
     return weight + change
 
 
-class _TrainingPasses:
-    """Passes under fake quantization with the fusion of one recorded pass."""
+class TrainingPasses:
+    """Passes under fake quantization with the fusion of one recorded pass.
 
-    def __init__(self, trace: Trace) -> None:
+    Args:
+        trace: The recorded pass; several batches give better first ranges.
+        in_float: Says by its qualified name whether a module stays in float; none does by default.
+
+    Attributes:
+        frozen: While True, the grids of the activations no longer follow the batches.
+    """
+
+    def __init__(self, trace: Trace, in_float: Callable[[str], bool] = lambda _: False) -> None:
+        self.frozen = False
+        self._in_float = in_float
         self._trace = trace
         self._resolution: Resolution = resolve(trace)
         self._ranges: dict[int, list[float]] = {id(r): [r.low, r.high] for r in self._resolution.roots}
         self._position = 0
 
     def run(self, net: nn.Module, x: Any) -> Any:
+        """Return the network's output for one input, on int8 grids; gradients pass straight through.
+
+        Raises:
+            CandidateError: The network fails or calls other operators than in the recorded pass.
+        """
         self._position = 0
         values = iter(range(self._trace.n_inputs))
 
@@ -149,10 +165,13 @@ class _TrainingPasses:
         return map_tensors(place, self._compute(position, call))
 
     def _compute(self, position: int, call: Call) -> Any:
+        in_float = self._in_float(self._trace.nodes[position].module)
         if call.op in RECURRENT:
-            return _recurrent(call)
+            return call.run() if in_float else _recurrent(call)
         if call.op == "embedding" and value_of(call.args[1]) is None:
             table = call.args[1]
+            if in_float:
+                return call.run()
             whole = torch.zeros_like(table, dtype=torch.long)
             return F.embedding(call.args[0], fake_quantize_weight(table, whole, 1))
         form = weighted(call.op, call.args, call.kwargs, is_value)
@@ -160,20 +179,23 @@ class _TrainingPasses:
             return call.run()
         root = self._resolution.roots[self._trace.nodes[position].outputs[0]]
         weight, bias = folded(form, [self._trace.nodes[norm] for norm in root.norms])
-        rounded = fake_quantize_weight(weight, form.channels, form.n_channels)
-        return form.accumulate(form.input, rounded, bias)
+        if not in_float:
+            weight = fake_quantize_weight(weight, form.channels, form.n_channels)
+        return form.accumulate(form.input, weight, bias)
 
     def _round(self, root: Root, x: Tensor) -> Tensor:
         """Apply the fused activation, let the range follow the batch, and round."""
         if root.clamp_low > -torch.inf or root.clamp_high < torch.inf:
             x = x.clamp(root.clamp_low, root.clamp_high)
         node = None if root.node is None else self._trace.nodes[root.node]
+        if node is not None and self._in_float(node.module):
+            return x
         if node is not None and node.op in FIXED:
             return fake_quantize(x, FIXED[node.op])
         if root.qparams is not None and root.qparams.bits > 8:
             return x
         bounds = self._ranges[id(root)]
-        if x.numel():
+        if x.numel() and not self.frozen:
             low, high = (float(bound) for bound in torch.aminmax(x.detach()))
             bounds[0] += _MOMENTUM * (low - bounds[0])
             bounds[1] += _MOMENTUM * (high - bounds[1])

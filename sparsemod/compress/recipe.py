@@ -35,6 +35,7 @@ from sparsemod.compress.modifiers_pruning import (
     GMPruningModifier,
     MagnitudePruningModifier,
 )
+from sparsemod.compress.modifiers_quantization import QuantizationModifier
 from sparsemod.compress.modifiers_structured import StructuredPruningModifier
 from sparsemod.compress.modifiers_training import (
     EpochRangeModifier,
@@ -83,6 +84,7 @@ __all__ = [
     "ModifierProp",
     "ModifierYAML",
     "PyTorchModifierYAML",
+    "QuantizationModifier",
     "RecipeArgumentError",
     "RecipeError",
     "RecipeEvalError",
