@@ -2,8 +2,8 @@
 
 The plain loop reads through a DataLoader with four workers and prunes after every step with
 `torch.nn.utils.prune.global_unstructured` and `remove`. Both train the same network on the digits of
-scikit-learn, with one thread, in turns; the CPU time of the workers counts. Our side includes its validation after
-every epoch, which the plain loop does not have.
+scikit-learn, with one thread, in turns; the CPU time of the workers counts. Our side includes its validation
+after every epoch, which the plain loop does not have.
 
     python benchmarks/training_throughput.py
 """

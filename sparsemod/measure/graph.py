@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 __all__ = ["ITEM_BYTES", "Operator", "OperatorGraph", "Port", "TensorSpec", "Weight"]
 
-ITEM_BYTES = {"int8": 1, "float32": 4, "int32": 4}
+ITEM_BYTES = {"int8": 1, "float32": 4, "int32": 4, "bool": 1}
 
 FloatArray = NDArray[np.float32]
 
@@ -25,7 +25,7 @@ class TensorSpec:
         id: Position in `OperatorGraph.tensors`: inputs first, then in the order in which they are written.
         name: Unique and the same for the same network, so that quantization parameters can be joined by it.
         shape: As it lies in memory: NHWC for images, (1, 1, L, C) for `Conv1d`, (1, T, F) for sequences.
-        dtype: ``int8``, ``float32`` or ``int32`` (indices).
+        dtype: ``int8``, ``float32``, ``int32`` (indices) or ``bool``.
     """
 
     id: int

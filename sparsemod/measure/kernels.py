@@ -20,7 +20,7 @@ class Kernels:
             fan-in), and output pixel times kernel position.
         group: MACs of a group: what fan-in is rounded down to.
         pointwise: For each MAC, output and output pixel of a 1x1 convolution.
-        depthwise_3x3: For each output.
+        depthwise_3x3: For each kernel position of an output that lies inside the input, output, and output pixel.
         depthwise: For each MAC of another kernel size.
         dense: For each MAC and output of a fully connected layer.
         add: For each output.
@@ -32,7 +32,7 @@ class Kernels:
     convolution: tuple[float, float, float, float, float]
     group: int
     pointwise: tuple[float, float, float]
-    depthwise_3x3: float
+    depthwise_3x3: tuple[float, float, float]
     depthwise: float
     dense: tuple[float, float]
     add: float
@@ -42,11 +42,53 @@ class Kernels:
 
 
 _M0 = Kernels(
-    (5.77, 4.66, 112.9, 14.7, 42.8), 4, (6.15, 95.9, 11.5), 339, 38.4, (6.00, 128), 237, 41.8, 22.0, 1887
+    convolution=(5.77, 4.66, 112.9, 14.7, 42.8),
+    group=4,
+    pointwise=(6.15, 95.9, 11.5),
+    depthwise_3x3=(27.14, 113.65, 66.51),
+    depthwise=38.4,
+    dense=(6.00, 128.0),
+    add=237.0,
+    max_pool=41.8,
+    average_pool=22.0,
+    softmax=1887.0,
 )
-_M3 = Kernels((2.43, 2.82, 45.0, 7.07, 42.7), 4, (2.63, 35.0, 9.3), 91, 17.6, (3.41, 54), 84, 10.8, 12.6, 504)
-_M4 = Kernels((1.56, 3.43, 51.2, 4.12, 45.0), 4, (1.55, 39.5, 14.4), 83, 11.15, (1.82, 66), 81, 10.8, 6.6, 508)
-_M55 = Kernels((0.14, -0.10, 21.6, 0.40, 23.3), 16, (0.18, 13.8, 28.2), 29, 2.52, (0.42, 31), 13.8, 2.74, 1.3, 539)
+_M3 = Kernels(
+    convolution=(2.43, 2.82, 45.0, 7.07, 42.7),
+    group=4,
+    pointwise=(2.63, 35.0, 9.3),
+    depthwise_3x3=(5.07, 44.75, 66.54),
+    depthwise=17.6,
+    dense=(3.41, 54.0),
+    add=84.0,
+    max_pool=10.8,
+    average_pool=12.6,
+    softmax=504.0,
+)
+_M4 = Kernels(
+    convolution=(1.56, 3.43, 51.2, 4.12, 45.0),
+    group=4,
+    pointwise=(1.55, 39.5, 14.4),
+    depthwise_3x3=(3.68, 45.60, 94.73),
+    depthwise=11.15,
+    dense=(1.82, 66.0),
+    add=81.0,
+    max_pool=10.8,
+    average_pool=6.6,
+    softmax=508.0,
+)
+_M55 = Kernels(
+    convolution=(0.14, -0.10, 21.6, 0.40, 23.3),
+    group=16,
+    pointwise=(0.18, 13.8, 28.2),
+    depthwise_3x3=(0.0, 17.03, 233.1),
+    depthwise=2.52,
+    dense=(0.42, 31.0),
+    add=13.8,
+    max_pool=2.74,
+    average_pool=1.3,
+    softmax=539.0,
+)
 
 CMSIS_NN: dict[str, Kernels] = {
     "cortex-m0+": _M0,

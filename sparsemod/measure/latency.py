@@ -71,8 +71,12 @@ def _cmsis(graph: OperatorGraph, operator: Operator, core: str) -> float:
     if kind in _CONVOLUTIONS:
         weight = operator.weights[0].values
         if kind == "depthwise_conv_2d":
-            taps = prod(weight.shape[1:3])
-            return k.depthwise_3x3 * out if taps == 9 else k.depthwise * max(operator.n_macs, out)
+            if weight.shape[1:3] != (3, 3):
+                return k.depthwise * max(operator.n_macs, out)
+            rows, columns = _valid(graph, operator)
+            n, height, width, channels = _shape(graph, operator)
+            t, o, p = k.depthwise_3x3
+            return t * n * rows * columns * channels + o * out + p * n * height * width
         taps, fan_in = prod(weight.shape[1:3]), prod(weight.shape[1:])
         pixels = out // weight.shape[0]
         if taps == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from torch import nn
 
 from sparsemod.measure.channels import remove_dead_channels
 from sparsemod.measure.graph import Operator, OperatorGraph, Port, TensorSpec, Weight
-from sparsemod.measure.layers import Node, Trace, Value, trace
-from sparsemod.measure.layout import Layout
+from sparsemod.measure.layers import Trace, trace
+from sparsemod.measure.values import Node, Value
+from sparsemod.measure.layout import Axes, Layout, sizes
 from sparsemod.measure.lowering import (
     convolution,
     elementwise,
@@ -96,7 +98,7 @@ def _input_layout(traced: Trace, value: Value) -> tuple[Layout, tuple[int, ...]]
         shape = tuple(value.shape[i] for i in order)
     seen = {value.id: layout}
     for node in traced.nodes:
-        known = next((seen[v.id] for v in node.values() if v.id in seen), None)
+        known = next((seen[v.id] for v in node.values if v.id in seen), None)
         if known is None or not node.outputs or node.outputs[0] is None:
             continue
         preferred = _preference(node, known)
@@ -112,11 +114,18 @@ def _input_layout(traced: Trace, value: Value) -> tuple[Layout, tuple[int, ...]]
     return Layout.of(value.shape, order), shape or (1,)
 
 
-def _preference(node: Node, layout: Layout) -> Any:  # noqa: ANN401
+def _preference(node: Node, layout: Layout) -> tuple[Axes, tuple[int, ...]] | None:
+    """Return the order of axes and the shape that an operation reads without moving anything."""
+    if node.op in recurrent.HANDLERS:
+        dims = layout.dims
+        batch, time, features = ((), *dims) if len(dims) == 2 else dims
+        if node.arguments.get("batch_first") is False:
+            batch, time = time, batch
+        return (*batch, *time, *features), tuple(prod(sizes(axes)) for axes in (batch, time, features))
     n_spatial = {"conv1d": 1, "conv2d": 2, "conv_transpose1d": 1, "conv_transpose2d": 2}.get(node.op)
     if node.op == "batch_norm":
         n_spatial = len(layout.dims) - 2
-    if "pool" in node.op:
+    if node.op in pooling.HANDLERS and "pool" in node.op:
         n_spatial = 1 if node.op.endswith("1d") else 2
     return None if n_spatial is None or n_spatial > 2 else convolution.image_order(layout, n_spatial)
 

@@ -46,7 +46,7 @@ def assign_dtypes(
     for op, activation, is_dynamic in zip(graph.operators, activations, dynamic, strict=True):
         inputs = []
         for i in op.inputs:
-            if tensors[i].dtype in {activation, "int32"}:
+            if tensors[i].dtype not in {"int8", "float32"} - {activation}:
                 inputs.append(i)
                 continue
             if i not in converted:
@@ -65,7 +65,7 @@ def assign_dtypes(
 
 
 def _with_dtype(tensor: TensorSpec, dtype: str) -> TensorSpec:
-    return tensor if tensor.dtype == "int32" else replace(tensor, dtype=dtype)
+    return replace(tensor, dtype=dtype) if tensor.dtype in {"int8", "float32"} else tensor
 
 
 def _renumbered(graph: OperatorGraph) -> OperatorGraph:

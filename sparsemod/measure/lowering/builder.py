@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sparsemod.measure.graph import Weight
-from sparsemod.measure.layers import Node, Trace, Value
+from sparsemod.measure.layers import Trace
+from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Axes, Axis, Layout, sizes
 
 __all__ = ["FUSES_ACTIVATION", "Bound", "Builder", "DraftOperator", "DraftTensor", "Handler", "Parts", "array"]
@@ -87,7 +88,7 @@ class Builder:
 
     def __post_init__(self) -> None:
         for node in self.trace.nodes:
-            self._uses.update(value.id for value in node.values())
+            self._uses.update(value.id for value in node.values)
         self._uses.update(value.id for value in self.trace.outputs)
 
     def add_tensor(self, name: str, shape: Sequence[int], dtype: str) -> int:
@@ -270,7 +271,10 @@ class Builder:
         items = [self.canonical(node, item) for item in items]
         shape = self.tensors[items[0].tensor].shape
         tensors = [self.shaped(node, item.tensor, shape) for item in items]
-        output = self.emit(node, "pack", tensors, (len(items), *shape), attributes={"axis": 0})
+        dtype = self.tensors[tensors[0]].dtype
+        output = self.emit(
+            node, "pack", tensors, (len(items), *shape), attributes={"axis": 0}, dtype=dtype
+        )
         axis = Axis(len(items))
         first = items[0]
         return Bound(output, Layout(((axis,), *first.layout.dims), (axis, *first.layout.order)))
@@ -310,7 +314,7 @@ def array(value: Value | Tensor) -> NDArray[Any]:
     data = value.data if isinstance(value, Value) else value
     if data is None:
         raise TypeError("expected a constant, got a value that depends on the input")
-    data = data.detach()
+    data = data.detach().cpu()
     return data.to(torch.float32).numpy() if data.is_floating_point() else data.numpy()
 
 

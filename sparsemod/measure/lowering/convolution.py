@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsemod.measure.graph import Weight
-from sparsemod.measure.layers import Node, Value
+from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Axes, Axis, Layout, sizes
 from sparsemod.measure.lowering.builder import Bound, Builder, DraftOperator, Handler, array
 from sparsemod.measure.lowering.other import lower_other

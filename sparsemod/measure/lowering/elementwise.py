@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsemod.measure.graph import Weight
-from sparsemod.measure.layers import Node, Value
+from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Axes, Layout, align, sizes
 from sparsemod.measure.lowering.builder import FUSES_ACTIVATION, Bound, Builder, Handler, array, constant
 from sparsemod.measure.lowering.other import lower_other

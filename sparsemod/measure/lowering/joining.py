@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparsemod.measure.layers import Node, Value
+from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Axes, Axis, Layout
 from sparsemod.measure.lowering.builder import Bound, Builder, Handler, Parts
 from sparsemod.measure.lowering.convolution import as_image, image_layout
@@ -129,7 +129,8 @@ def _cat(builder: Builder, node: Node) -> None:
         shape[place] = value.shape[dim]
         tensors.append(builder.shaped(node, bound.tensor, shape))
     shape[place] = out.shape[dim]
-    output = builder.emit(node, "concatenation", tensors, shape, attributes={"axis": place})
+    dtype = builder.tensors[model.tensor].dtype
+    output = builder.emit(node, "concatenation", tensors, shape, attributes={"axis": place}, dtype=dtype)
     axis = (Axis(out.shape[dim]),)
     layout = model.layout
     if layout.dims[dim]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsemod.measure.graph import Weight
-from sparsemod.measure.layers import Node, Value
+from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Axis, Layout, position, sizes
 from sparsemod.measure.lowering.builder import Bound, Builder, Handler, array, constant
 from sparsemod.measure.lowering.other import lower_other
@@ -107,9 +107,9 @@ def product(builder: Builder, node: Node, left: Value | Bound, right: Value | Bo
         bound = builder.get(operand) if isinstance(operand, Value) else operand
         batch = tuple(axis for axes in bound.layout.dims[:-2] for axis in axes)
         rows, columns = bound.layout.dims[-2:]
-        attributes[flag] = bound.layout.order == (*batch, *columns, *rows) != (*batch, *rows, *columns)
-        if not attributes[flag]:
-            bound = builder.canonical(node, bound)
+        attributes[flag] = bool(rows) and bound.layout.order[-1] == rows[-1]
+        order = (*batch, *columns, *rows) if attributes[flag] else (*batch, *rows, *columns)
+        bound = builder.arranged(node, bound, order)
         n, m = prod(sizes(rows)), prod(sizes(columns))
         wanted = (prod(sizes(batch)), *((m, n) if attributes[flag] else (n, m)))
         tensors.append(builder.shaped(node, bound.tensor, wanted))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from sparsemod.measure.layers import Node, Value
+from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Layout
 from sparsemod.measure.lowering.builder import Bound, Builder, array, constant
 
@@ -12,8 +12,10 @@ __all__ = ["dtype_of", "lower_other"]
 
 
 def dtype_of(value: Value) -> str:
-    """Return ``float32`` for what is quantized later and ``int32`` for indices."""
-    return "float32" if value.dtype.is_floating_point or value.dtype.is_complex else "int32"
+    """Return ``float32`` for what is quantized later, bytes included, ``int32`` for indices, ``bool`` for masks."""
+    if value.dtype == torch.bool:
+        return "bool"
+    return "int32" if value.dtype in {torch.int16, torch.int32, torch.int64} else "float32"
 
 
 def lower_other(builder: Builder, node: Node, n_macs: int = 0, name: str = "") -> None:
@@ -22,7 +24,7 @@ def lower_other(builder: Builder, node: Node, n_macs: int = 0, name: str = "") -
     Images are taken to be stored as NHWC.
     """
     tensors, weights = [], []
-    for i, value in enumerate(node.values()):
+    for i, value in enumerate(node.values):
         if value.data is None:
             tensors.append(builder.get(value).tensor)
         elif value.dtype.is_floating_point and value.dtype != torch.bool and value.data.numel() > 1:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf, prod
 from typing import Any
 
-from sparsemod.measure.layers import Node, Value
+from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Layout
 from sparsemod.measure.lowering.builder import Bound, Builder, Handler
 from sparsemod.measure.lowering.convolution import as_image, image_layout
@@ -169,6 +169,17 @@ def _reduce(builder: Builder, node: Node) -> None:
     builder.bind(out, Bound(output, Layout(kept, rest)))
 
 
+def _extreme(builder: Builder, node: Node) -> None:
+    """Lower max and min over a dimension whose indices nothing reads."""
+    a = node.arguments
+    indices = node.outputs[1] if len(node.outputs) > 1 else None
+    if "other" in a or (indices is not None and builder.reads(indices)):
+        lower_other(builder, node)
+        return
+    arguments = {"self": a["self"], "dim": a.get("dim")}
+    _reduce(builder, Node(f"a{node.op}", arguments, node.outputs[:1], node.module))
+
+
 def _places(shape: tuple[int, ...], bound: Bound, reduced: set[Any]) -> list[int] | None:
     """Return the entries of a tensor's shape that hold the axes to reduce; None where an entry holds others, too."""
     rest, places = list(bound.layout.order), []
@@ -189,4 +200,5 @@ HANDLERS: dict[str, Handler] = {
         ("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d"), _adaptive
     ),
     **dict.fromkeys(_REDUCTIONS, _reduce),
+    **dict.fromkeys(("max", "min"), _extreme),
 }

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsemod.measure.graph import Weight
-from sparsemod.measure.layers import Node, Value
+from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Axes, Axis, Layout, sizes
 from sparsemod.measure.lowering.builder import Bound, Builder, Handler, Parts, array
 from sparsemod.measure.lowering.matrix import columns_last

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from sparsemod.measure.layers import Node, Value
+from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Layout
 from sparsemod.measure.lowering.builder import Bound, Builder, Handler, Parts
+from sparsemod.measure.lowering.other import dtype_of, lower_other
 
 __all__ = ["HANDLERS", "regrouped"]
 
@@ -93,6 +94,10 @@ def _source(node: Node) -> Value:
 
 def _lower(builder: Builder, node: Node) -> None:
     source = _source(node)
+    out = node.outputs[0]
+    if out is not None and dtype_of(out) != dtype_of(source):
+        lower_other(builder, node, name="cast")
+        return
     raw = builder.raw(source)
     if isinstance(raw, Parts) and node.op in _IDENTITIES:
         builder.bind(node.outputs[0], raw)

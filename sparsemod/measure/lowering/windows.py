@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from sparsemod.measure.layers import Node, Value
+from sparsemod.measure.values import Node, Value
 from sparsemod.measure.lowering.builder import Builder
 
 __all__ = ["apply_padding", "needed", "same"]

@@ -1,0 +1,132 @@
+import pytest
+import torch
+from mlperf_nets import lowered
+from net_zoo import Lambda
+from torch import nn
+
+from sparsemod.measure.operators import lower
+from sparsemod.measure.resources import arena, measure
+from sparsemod.measure.targets import find_target, generic
+
+GENERIC = generic(1e6)
+
+
+def ram(net, shape, runtime="tflite-micro", **arguments):
+    return measure(lower(net, torch.zeros(shape), **arguments), GENERIC, runtime).working_memory_bytes
+
+
+def test_a_residual_stays_in_ram_while_the_branch_is_computed():
+    class Block(nn.Module):
+        def __init__(self, residual):
+            super().__init__()
+            self.a, self.b, self.residual = nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1), residual
+
+        def forward(self, x):
+            y = self.b(self.a(x))
+            return y + x if self.residual else y
+
+    n = 16 * 16 * 8
+    assert ram(Block(False), (1, 8, 16, 16)) == 2 * n
+    assert ram(Block(True), (1, 8, 16, 16)) == 3 * n
+
+
+def test_ram_is_not_that_of_the_largest_module():
+    net = Lambda(lambda m, x: torch.cat([m.a(x), m.b(x), m.c(x)], 1), a=nn.Conv2d(2, 4, 1), b=nn.Conv2d(2, 4, 1), c=nn.Conv2d(2, 4, 1))
+    n = 8 * 8 * 4
+    # while they are joined, the three branches and the result live; the input is gone
+    assert ram(net, (1, 2, 8, 8)) == 2 * 3 * n
+
+
+def test_the_input_is_counted():
+    graph = lower(nn.Sequential(nn.Conv2d(3, 1, 3, stride=2), nn.Flatten()), torch.zeros(1, 3, 224, 224))
+    assert graph.tensors[0].n_bytes == 150528
+    assert measure(graph, GENERIC, "c").working_memory_bytes == 150528 + 12336  # and 111 x 111, aligned
+
+
+def test_float_activations_are_four_times_as_large():
+    net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 16))
+    assert ram(net, (1, 64)) == 96
+    assert ram(net, (1, 64), scheme="none") == 384
+
+
+def test_a_reshape_shares_its_buffer_only_in_the_c_runtime():
+    net = Lambda(
+        lambda m, x: m.r(m.c(x).transpose(1, 2))[0][:, -1], c=nn.Conv1d(4, 64, 1), r=nn.LSTM(64, 4, batch_first=True)
+    )
+    graph = lower(net, torch.zeros(1, 4, 32))
+    assert [operator.kind for operator in graph.operators][:2] == ["conv_2d", "reshape"]
+    n = 32 * 64
+    assert arena(graph, "c").n_bytes == n + 128
+    assert arena(graph, "tflite-micro").n_bytes == 2 * n
+
+
+def test_kernels_of_the_target_get_their_scratch_memory():
+    net = nn.Conv2d(16, 16, 3, padding=1)
+    graph = lower(net, torch.zeros(1, 16, 8, 8))
+    plain = measure(graph, GENERIC, "tflite-micro").working_memory_bytes
+    assert plain == 2 * 8 * 8 * 16
+    board = measure(graph, find_target("STM32F446"), "tflite-micro").working_memory_bytes
+    assert board == plain + 4 * 9 * 16
+    assert measure(graph, find_target("STM32F446"), "c").working_memory_bytes == plain
+
+
+def test_pruning_makes_the_model_smaller_in_the_c_runtime():
+    net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(576, 10))
+    sizes = []
+    for share in (0.0, 0.5, 0.9):
+        with torch.no_grad():
+            for layer in (net[0], net[3]):
+                threshold = layer.weight.abs().flatten().kthvalue(max(1, int(share * layer.weight.numel()))).values
+                layer.weight[layer.weight.abs() < threshold] = 0
+        graph = lower(net, torch.zeros(1, 3, 8, 8))
+        sizes.append(measure(graph, GENERIC, "c"))
+    assert sizes[0].model_size_bytes > sizes[1].model_size_bytes > sizes[2].model_size_bytes
+    assert sizes[2].model_size_bytes < 0.35 * sizes[0].model_size_bytes
+    assert sizes[2].model_size_tflite_bytes == sizes[0].model_size_tflite_bytes
+    assert sizes[2].n_nonzero < 0.15 * sizes[0].n_nonzero
+
+
+def test_both_sizes_are_reported_and_the_runtime_chooses():
+    graph = lower(nn.Linear(10, 4), torch.zeros(1, 10))
+    c, tflite = (measure(graph, GENERIC, runtime) for runtime in ("c", "tflite-micro"))
+    assert c.model_size_bytes == c.model_size_c_bytes == tflite.model_size_c_bytes == 40 + 16 + 20
+    assert tflite.model_size_bytes == c.model_size_tflite_bytes == 40 + 16 + 16
+    assert c.n_parameters == 44
+    assert c.n_macs == 40
+
+
+def test_the_two_models_of_the_sparse_paper():
+    net = nn.Sequential(nn.Linear(100, 20, bias=False), nn.Linear(20, 30, bias=False))
+    with torch.no_grad():
+        net[0].weight[:, 1:] = 0
+        net[0].weight[:, 0] = 1
+        net[1].weight[:] = 1
+        graph = lower(net, torch.zeros(1, 100), scheme="post")
+    resources = measure(graph, GENERIC, "c")
+    assert resources.working_memory_inputs_weights_bytes == 20 + 600  # 100 + 20 for the first, pruned layer
+    assert resources.working_memory_inputs_outputs_bytes == 120
+
+
+# Parameters, multiply-accumulates, arena of the interpreter on a host and on a Cortex-M4, bytes of constants in the
+# file, 8 of which are the shape that its reshape operator is given.
+MLPERF = {
+    "kws": (22604, 2656768, 16000, 16000, 24376 - 8),
+    "ic": (77706, 12501632, 49152, 49728, 78752 - 8),
+    "vww": (210850, 7489664, 73728, 73728, 219072 - 8),
+    "ad": (265864, 264192, 768, 768, 270880),
+    "sww": (46883, 826368, 6656, 7936, 49420 - 8),
+}
+
+
+@pytest.mark.parametrize("name", MLPERF)
+def test_the_mlperf_tiny_models_are_measured_as_the_interpreter_does(name):
+    n_parameters, n_macs, host, cortex_m4, weight_bytes = MLPERF[name]
+    graph = lowered(name)
+    resources = measure(graph, GENERIC, "tflite-micro")
+    assert resources.n_parameters == n_parameters
+    assert resources.n_macs == n_macs
+    assert resources.working_memory_bytes == host
+    assert arena(graph, "tflite-micro", "cortex-m4").n_bytes == cortex_m4
+    scales = sum(weight.n_scales for weight in graph.weights())
+    assert resources.model_size_tflite_bytes == weight_bytes + 4 * scales
+    assert not [operator for operator in graph.operators if operator.kind in {"pad", "transpose", "reshape"}]
