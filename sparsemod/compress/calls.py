@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from sparsemod.compress.attention import DECOMPOSED
 from sparsemod.compress.values import forward_to, latest, map_tensors, tag, value_of
-from sparsemod.errors import CandidateError, SparsemodError, UnsupportedOperatorError, user_code
+from sparsemod.errors import CandidateError, SparsemodError, user_code
 
 __all__ = ["Call", "CallSequence", "eval_mode", "intercepted_pass"]
 
@@ -90,26 +90,30 @@ def eval_mode(net: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def intercepted_pass(net: nn.Module, inputs: Any, interpret: Callable[[Call], Any]) -> Any:
+def intercepted_pass(
+    net: nn.Module, inputs: Any, interpret: Callable[[Call], Any], training: bool = False
+) -> Any:
     """Run a network in evaluation mode with its calls interpreted, and return its output without tags.
 
     Args:
         net: Any module.
         inputs: Its argument, tensors tagged.
         interpret: As for `CallSequence`.
+        training: Keep gradients and apply dropout.
 
     Raises:
         CandidateError: The network's own code fails. An exception of the interpreter comes out as it is.
     """
-    sequence = CallSequence(interpret)
+    sequence = CallSequence(interpret, dropout=training)
+    gradients = torch.is_grad_enabled() and training
     try:
-        with eval_mode(net), torch.no_grad(), user_code("Net.forward"), sequence:
-            outputs = net(inputs)
+        with eval_mode(net), torch.set_grad_enabled(gradients), user_code("Net.forward"), sequence:
+            outputs = map_tensors(latest, net(inputs))
     except CandidateError as error:
         if sequence.failure is not None and error.__cause__ is sequence.failure:
             raise sequence.failure from None
         raise
-    return map_tensors(lambda tensor: latest(tensor).detach(), outputs)
+    return map_tensors(lambda x: x.view_as(x) if gradients else x.detach(), outputs)
 
 
 class CallSequence(TorchFunctionMode):
@@ -196,14 +200,8 @@ def _name(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[
 def _resolve(tree: Any, inputs: dict[int, Tensor], assigns: bool) -> Any:
     """Replace tensors by what operators in place have made of them, and collect the tagged ones."""
     if isinstance(tree, Tensor):
-        tree = latest(tree)
-        value = value_of(tree)
-        if value is not None:
-            if value.stale and not assigns:
-                raise UnsupportedOperatorError(
-                    "Net.forward changes a view of a tensor in place and uses the tensor afterwards: assign "
-                    "the result instead"
-                )
+        tree = latest(tree, assigns)
+        if value_of(tree) is not None:
             inputs.setdefault(id(tree), tree)
         return tree
     if isinstance(tree, list):

@@ -61,7 +61,7 @@ def plain(call: Call) -> Any:
 
 def keep(call: Call) -> Any:
     """Run a call that only moves elements; its results keep the grid."""
-    value = value_of(main_input(call))
+    value = next((value_of(x) for x in call.inputs if x.is_floating_point()), None)
     qparams = None if value is None else value.qparams
     fills = call.op == "pad" and qparams is not None
     result = call.run()

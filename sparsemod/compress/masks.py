@@ -10,19 +10,26 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from sparsemod.compress.groups import (
+    Slices,
+    Structure,
+    block_shape,
+    cut_groups,
+    expand,
+    is_slices,
+    parse_n_of_m,
+    ungroup,
+)
 from sparsemod.errors import ConfigError, nearest
 
 __all__ = [
     "Masks",
     "Scope",
-    "Slices",
-    "Structure",
     "apply_masks",
     "magnitude_masks",
     "match_names",
@@ -33,24 +40,6 @@ __all__ = [
 Masks = Mapping[str, Tensor]
 Scope = Literal["global", "local"]
 
-
-@dataclass(frozen=True, slots=True)
-class Slices:
-    """Whole slices along a dimension are kept or pruned, ranked by a norm.
-
-    Attributes:
-        dim: The dimension whose slices are ranked; 0 is a linear or convolution layer's output channels.
-        norm: The order of the norm, 2 for Euclidean.
-    """
-
-    dim: int
-    norm: float = 2.0
-
-
-Structure = str | tuple[int, int] | Slices
-"""``"unstructured"``; ``"filter"`` (= ``Slices(0)``); ``"channel"`` (= ``Slices(1)``); ``"block4"`` (= ``(1,
-4)``); ``(rows, columns)`` of a block over the first two dimensions, -1 for the whole dimension; ``"N:M"``: at
-most N of each M neighbours along the input dimension stay."""
 
 _NORMS = (
     nn.modules.batchnorm._NormBase,
@@ -159,13 +148,13 @@ def magnitude_masks(
     """
     if scope not in ("global", "local"):
         raise ValueError(f"scope must be 'global' or 'local', got {scope!r}")
-    n_of_m = _n_of_m(structure)
+    n_of_m = parse_n_of_m(structure)
     if n_of_m is not None:
         if count is not None:
             raise ValueError(f"structure {structure!r} takes no count, got {count}")
         return _n_of_m_masks(_importance(tensors, scores), *n_of_m, sparsity, base or {})
     _check_amount(sparsity, count)
-    if scope == "global" and _is_slices(structure):
+    if scope == "global" and is_slices(structure):
         raise ValueError(f"structure {structure!r} ranks within each tensor: scope must be 'local'")
     base = base or {}
     values = _importance(tensors, scores)
@@ -180,7 +169,7 @@ def magnitude_masks(
         keep = _keep_largest(joined, _n_pruned(len(joined), n_gone, sparsity, count, of))
         sizes = [len(flat[name]) for name in part]
         for name, groups in zip(part, torch.split(keep, sizes), strict=True):
-            mask = _expand(groups, tensors[name].shape, structure)
+            mask = expand(groups, tensors[name].shape, structure)
             masks[name] = mask & base[name] if name in base else mask
     return masks
 
@@ -236,70 +225,12 @@ def _keep_largest(scores: Tensor, n_pruned: int) -> Tensor:
         return torch.ones_like(scores, dtype=torch.bool)
     # A tenth of the time of a stable sort, which would give the same.
     limit = scores.kthvalue(n_pruned).values
-    keep = ~(scores < limit)
-    ties = (scores == limit).nonzero().squeeze(1)
-    keep[ties[: n_pruned - int((~keep).sum())]] = False
-    return keep
-
-
-def _is_slices(structure: Structure) -> bool:
-    return isinstance(structure, Slices) or structure in ("filter", "channel")
-
-
-def _n_of_m(structure: Structure) -> tuple[int, int] | None:
-    match = re.fullmatch(r"(\d+):(\d+)", structure) if isinstance(structure, str) else None
-    if match is None:
-        return None
-    n, m = int(match[1]), int(match[2])
-    if not 0 < n < m:
-        raise ValueError(f"structure N:M needs 0 < N < M, got {structure!r}")
-    return n, m
-
-
-def _block_shape(structure: Structure, shape: torch.Size) -> list[int]:
-    """Return the extent of one group along each dimension; all that is pruned as one is such a block."""
-    n_dims = len(shape)
-    if structure == "unstructured":
-        return [1] * n_dims
-    if structure in ("filter", "channel"):
-        structure = Slices(0 if structure == "filter" else 1)
-    if isinstance(structure, Slices):
-        if not -n_dims <= structure.dim < n_dims:
-            raise ValueError(f"cannot prune slices along dimension {structure.dim} of shape {tuple(shape)}")
-        block = list(shape)
-        block[structure.dim] = 1
-        return block
-    if structure == "block4":
-        structure = (1, 4)
-    if not isinstance(structure, tuple) or len(structure) != 2 or any(n < 1 and n != -1 for n in structure):
-        raise ValueError(
-            "structure must be 'unstructured', 'filter', 'channel', 'block4', 'N:M', (rows, columns) "
-            f"or Slices, got {structure!r}"
-        )
-    if n_dims == 1:
-        structure = (structure[1], 1)
-    return [extent if n == -1 else n for extent, n in zip(shape, (*structure, *[1] * n_dims), strict=False)]
-
-
-def _groups(tensor: Tensor, block: list[int], fill: float) -> Tensor:
-    """Cut a tensor into blocks: (n_groups, elements of one); what an edge block lacks is `fill`."""
-    padding = [n for extent, b in zip(tensor.shape, block, strict=True) for n in (-extent % b, 0)]
-    if any(padding):
-        tensor = nn.functional.pad(tensor, padding[::-1], value=fill)
-    cut = tensor.reshape([n for extent, b in zip(tensor.shape, block, strict=True) for n in (extent // b, b)])
-    order = [*range(0, cut.dim(), 2), *range(1, cut.dim(), 2)]
-    return cut.permute(order).reshape(-1, math.prod(block))
-
-
-def _ungroup(groups: Tensor, block: list[int], shape: torch.Size) -> Tensor:
-    """Put the elements of `_groups` back to their places."""
-    n_blocks = [-(-extent // b) for extent, b in zip(shape, block, strict=True)]
-    n = len(shape)
-    order = [axis for pair in zip(range(n), range(n, 2 * n), strict=True) for axis in pair]
-    whole = groups.reshape(*n_blocks, *block).permute(order)
-    whole = whole.reshape([count * b for count, b in zip(n_blocks, block, strict=True)])
-    inside: Tensor = whole[tuple(slice(extent) for extent in shape)]
-    return inside.contiguous()
+    gone = scores <= limit
+    n_surplus = int(gone.sum()) - n_pruned
+    if n_surplus:
+        ties = (scores == limit).nonzero().squeeze(1)
+        gone[ties[len(ties) - n_surplus :]] = False
+    return ~gone
 
 
 def _importance(tensors: Mapping[str, Tensor], scores: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
@@ -309,26 +240,21 @@ def _importance(tensors: Mapping[str, Tensor], scores: Mapping[str, Tensor] | No
 
 
 def _group_scores(values: Tensor, kept: Tensor | None, structure: Structure) -> Tensor:
-    """Score each group of a tensor, in the order of `_groups`; -inf where nothing is left of it."""
-    block = _block_shape(structure, values.shape)
+    """Score each group of a tensor, in the order of `cut_groups`; -inf where nothing is left of it."""
+    block = block_shape(structure, values.shape)
     if math.prod(block) == 1:
         flat = values.reshape(-1)
         return flat if kept is None else flat.masked_fill(~kept.reshape(-1), -math.inf)
     if kept is not None:
         values = values * kept
-    if _is_slices(structure):
+    if is_slices(structure):
         norm = structure.norm if isinstance(structure, Slices) else 2.0
-        result: Tensor = torch.linalg.vector_norm(_groups(values, block, 0.0), norm, dim=1)
+        result: Tensor = torch.linalg.vector_norm(cut_groups(values, block, 0.0), norm, dim=1)
     else:
-        result = _groups(values, block, math.nan).nanmean(dim=1)
+        result = cut_groups(values, block, math.nan).nanmean(dim=1)
     if kept is not None:
-        result = result.masked_fill(~_groups(kept.to(values.dtype), block, 0.0).any(dim=1), -math.inf)
+        result = result.masked_fill(~cut_groups(kept.to(values.dtype), block, 0.0).any(dim=1), -math.inf)
     return result
-
-
-def _expand(keep: Tensor, shape: torch.Size, structure: Structure) -> Tensor:
-    block = _block_shape(structure, shape)
-    return _ungroup(keep.unsqueeze(1).expand(-1, math.prod(block)), block, shape)
 
 
 def _n_of_m_masks(
@@ -340,11 +266,11 @@ def _n_of_m_masks(
     for name, importance in values.items():
         mask = torch.ones_like(importance, dtype=torch.bool)
         if sparsity != 0.0:
-            block = _block_shape((1, m), importance.shape)
+            block = block_shape((1, m), importance.shape)
             kept = _group_scores(importance, base.get(name), "unstructured").reshape(importance.shape)
-            groups = _groups(kept, block, -math.inf)
+            groups = cut_groups(kept, block, -math.inf)
             lowest = groups.argsort(dim=1, stable=True)[:, : m - n]
             keep = torch.ones_like(groups, dtype=torch.bool).scatter_(1, lowest, False)
-            mask = _ungroup(keep, block, importance.shape)
+            mask = ungroup(keep, block, importance.shape)
         masks[name] = mask & base[name] if name in base else mask
     return masks

@@ -14,7 +14,7 @@ from sparsemod.compress.checks import boolean, mapping, number, optional
 from sparsemod.compress.lifecycle import TOLERANCE, PyTorchModifierYAML, ScheduledModifier
 from sparsemod.compress.modifier import SparsificationTypes
 from sparsemod.compress.props import Argument
-from sparsemod.compress.qat import TrainingPasses
+from sparsemod.compress.qat import FakeQuantizedPasses
 from sparsemod.compress.quantization_scheme import (
     int8_scheme,
     int8_schemes,
@@ -105,11 +105,12 @@ class QuantizationModifier(ScheduledModifier):
             submodules=submodules,
             exclude_module_types=exclude_module_types,
         )
-        self._passes: TrainingPasses | None = None
+        self._passes: FakeQuantizedPasses | None = None
         self._active = False
         self._inside = False
         self._frozen = False
         self._own_forward: Callable[..., Any] | None = None
+        self._identity: tuple[Any, ...] = ()
         self._calibration: Iterable[Any] | None = None
         self._float_modules: frozenset[str] = frozenset()
 
@@ -169,6 +170,7 @@ class QuantizationModifier(ScheduledModifier):
         self._float_modules = self._left_in_float(module)
         self._calibration = calibration_dataloader
         self._passes, self._active, self._inside, self._frozen = None, False, False, False
+        self._identity = ()
 
     def update_ready(self, epoch: float, steps_per_epoch: int) -> bool:
         """Say whether its start or the freezing of the grids is due."""
@@ -218,16 +220,19 @@ class QuantizationModifier(ScheduledModifier):
             raise RecipeError("quantization needs a network whose forward pass takes one argument")
         self._inside = True
         try:
-            if self._passes is None:
+            tensors = (*module.parameters(), *module.buffers())
+            identity = tuple((id(tensor), tensor.shape) for tensor in tensors)
+            if self._passes is None or (self._identity and identity != self._identity):
                 self._passes = self._recorded(module, [args[0]])
-            return self._passes.run(module, args[0])
+            self._identity = identity
+            return self._passes.run(module, args[0], module.training)
         finally:
             self._inside = False
 
-    def _recorded(self, module: Module, batches: Iterable[Any]) -> TrainingPasses:
+    def _recorded(self, module: Module, batches: Iterable[Any]) -> FakeQuantizedPasses:
         inside, self._inside = self._inside, True
         try:
-            passes = TrainingPasses(record(module, batches), lambda name: name in self._float_modules)
+            passes = FakeQuantizedPasses(record(module, batches), lambda name: name in self._float_modules)
         finally:
             self._inside = inside
         passes.frozen = self._frozen

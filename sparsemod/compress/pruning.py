@@ -14,15 +14,12 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from sparsemod.compress.masks import Masks, Scope, Structure, magnitude_masks, prunable_parameters
+from sparsemod.compress.groups import Structure
+from sparsemod.compress.masks import Masks, Scope, magnitude_masks, prunable_parameters
 from sparsemod.compress.schedules import interpolate
 from sparsemod.compress.wiring import Wiring
 
 __all__ = ["PruningHook"]
-
-N_REFRESHES = 50
-"""How often the masks are renewed along the ramp: a ranking costs about as much as one training step of a
-small network, so that more would be felt in a short training and fewer make visible jumps of the sparsity."""
 
 
 class PruningHook:
@@ -40,12 +37,12 @@ class PruningHook:
         start: When the ramp begins, as a share of all optimizer steps.
         end: When the final sparsity is reached, as a share of all optimizer steps.
         scope: ``"global"`` ranks all weights together, ``"local"`` each layer's by themselves.
-        structure: What is pruned as one (see `sparsemod.compress.masks.Structure`; not ``"N:M"``, which has
+        structure: What is pruned as one (see `sparsemod.compress.groups.Structure`; not ``"N:M"``, which has
             no ramp).
         exclude: Names or ``re:`` patterns of weights to leave alone.
 
     Raises:
-        ValueError: The ramp does not lie within the training.
+        ValueError: The ramp does not lie within the training, or scope and structure do not go together.
     """
 
     def __init__(
@@ -60,6 +57,10 @@ class PruningHook:
     ) -> None:
         if not 0.0 <= start <= end <= 1.0:
             raise ValueError(f"the ramp needs 0 <= start <= end <= 1, got start={start}, end={end}")
+        if isinstance(structure, str) and ":" in structure:
+            raise ValueError(f"structure {structure!r} has one sparsity and so no ramp")
+        # Refuses what does not go together.
+        magnitude_masks({"": torch.zeros(1, 1)}, 0.0, scope=scope, structure=structure)
         self.final_sparsity = final_sparsity if 0.0 < final_sparsity < 1.0 else 0.0
         self._ramp = (start, end)
         self._scope: Scope = scope
@@ -81,7 +82,7 @@ class PruningHook:
             return
         first, last = (math.floor(share * n_steps) for share in self._ramp)
         self._first, self._last = first, max(1, last)
-        self._every = max(1, (last - first) // N_REFRESHES)
+        self._every = self._interval(self._last - first)
         self._frozen = False
         self._masks = {}
         self._applied = ([], [])
@@ -117,6 +118,15 @@ class PruningHook:
     def ready(self, step: int) -> bool:
         """Say whether the final sparsity is reached, so that the best epoch may be chosen."""
         return self._frozen
+
+    @staticmethod
+    def _interval(n_steps: int) -> int:
+        """Return every how many steps of the ramp to renew the masks.
+
+        A ranking costs about a tenth of a training step of a small network. Fifty make the ramp smooth; short
+        ramps get one every fifth step, down to ten in all.
+        """
+        return max(1, n_steps // 50, min(5, n_steps // 10))
 
     def _refresh(self, sparsity: float) -> None:
         self._masks = magnitude_masks(

@@ -5,9 +5,8 @@ The fusion is the one of `resolve`, made from the first batch of that part; from
 - weights are rounded to int8 with the scales of the moment, batch norms folded in. Batch norms are frozen:
 their
   running statistics are used and not updated, their factors and offsets are still trained;
-- activations are rounded to grids that follow the ranges of the batches (exponential averages), and no
-gradient
-  passes where a value saturates;
+- activations are rounded to grids that follow the ranges of the batches: they widen at once, as calibration
+  will, and shrink slowly. No gradient passes where a value saturates;
 - the insides of recurrent layers run in float on int8 weights; their outputs are rounded;
 - dropout stays active. Biases stay in float, as their int32 grid is much finer than the weights'.
 """
@@ -21,24 +20,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sparsemod.compress.calls import Call, CallSequence, eval_mode
+from sparsemod.compress.calls import Call, intercepted_pass
 from sparsemod.compress.fakequant import WEIGHT_MAX, activation_qparams, fake_quantize, weight_scales
 from sparsemod.compress.kernels import main_input
 from sparsemod.compress.recurrent import RECURRENT, with_weights
 from sparsemod.compress.resolve import Resolution, Root, resolve
 from sparsemod.compress.roles import FIXED, weighted
+from sparsemod.compress.sequence import Cursor, moves_elements, positions_of
 from sparsemod.compress.steps import folded
-from sparsemod.compress.trace import Trace, out_of_step, record
-from sparsemod.compress.values import is_value, latest, map_tensors, tag, value_of
-from sparsemod.errors import ConfigError, user_code
+from sparsemod.compress.trace import Trace, record
+from sparsemod.compress.values import is_value, map_tensors, tag, value_of
+from sparsemod.errors import ConfigError
 
-__all__ = ["QATHook", "TrainingPasses", "fake_quantize_weight"]
+__all__ = ["FakeQuantizedPasses", "QATHook", "fake_quantize_weight"]
 
-_MOMENTUM = 0.05
+_MOMENTUM = 0.02
 
 
 class QATHook:
-    """Train hook that makes the forward pass of the last steps a quantized one.
+    """Train hook that makes the forward pass of the last steps a quantized one, in validation, too.
 
     Args:
         start_fraction: Share of the steps that are trained in float, in [0, 1).
@@ -53,7 +53,8 @@ class QATHook:
         self._start_fraction = start_fraction
         self._first_step = 0
         self._step = 0
-        self._passes: TrainingPasses | None = None
+        self._passes: FakeQuantizedPasses | None = None
+        self._identity: tuple[Any, ...] = ()
 
     def start(self, net: nn.Module, n_steps: int) -> None:
         """Begin a training of `n_steps` optimizer steps; at least the last one is quantized."""
@@ -69,20 +70,24 @@ class QATHook:
         """Do nothing."""
 
     def ready(self, step: int) -> bool:
-        """Tell whether the network has begun to adapt to its grids, so that a best epoch may be chosen."""
+        """Tell, after a step, whether it was a quantized one, so that a best epoch may be chosen."""
         return step >= self._first_step
 
     def forward(self, net: nn.Module, x: Any) -> Any:
-        """Return the network's output for the training step: ``net(x)``, or its fake-quantized form.
+        """Return ``net(x)`` before the first quantized step, from there on its fake-quantized form.
+
+        In training mode gradients flow, dropout is applied and ranges follow the batch; in evaluation
+        mode not.
 
         Raises:
             CandidateError: The network cannot be quantized.
         """
         if self._step < self._first_step:
             return net(x)
-        if self._passes is None:
-            self._passes = TrainingPasses(record(net, [x]))
-        return self._passes.run(net, x)
+        identity = tuple((id(t), t.shape) for t in (*net.parameters(), *net.buffers()))
+        if self._passes is None or identity != self._identity:  # structured pruning replaces parameters
+            self._passes, self._identity = FakeQuantizedPasses(record(net, [x])), identity
+        return self._passes.run(net, x, net.training)
 
 
 def fake_quantize_weight(weight: Tensor, channels: Tensor, n_channels: int, shared: int = 1) -> Tensor:
@@ -108,7 +113,7 @@ def fake_quantize_weight(weight: Tensor, channels: Tensor, n_channels: int, shar
     return weight + change
 
 
-class TrainingPasses:
+class FakeQuantizedPasses:
     """Passes under fake quantization with the fusion of one recorded pass.
 
     Args:
@@ -116,7 +121,7 @@ class TrainingPasses:
         in_float: Says by its qualified name whether a module stays in float; none does by default.
 
     Attributes:
-        frozen: While True, the grids of the activations no longer follow the batches.
+        frozen: While True, the ranges no longer follow the batches.
     """
 
     def __init__(self, trace: Trace, in_float: Callable[[str], bool] = lambda _: False) -> None:
@@ -125,15 +130,12 @@ class TrainingPasses:
         self._trace = trace
         self._resolution: Resolution = resolve(trace)
         self._ranges: dict[int, list[float]] = {id(r): [r.low, r.high] for r in self._resolution.roots}
-        self._position = 0
+        self._cursor = Cursor(())
+        self._training = True
 
-    def run(self, net: nn.Module, x: Any) -> Any:
-        """Return the network's output for one input, on int8 grids; gradients pass straight through.
-
-        Raises:
-            CandidateError: The network fails or calls other operators than in the recorded pass.
-        """
-        self._position = 0
+    def run(self, net: nn.Module, x: Any, training: bool) -> Any:
+        """Return the network's output; ranges follow, and dropout is applied, in training only."""
+        self._cursor, self._training = Cursor(positions_of(self._trace.nodes)), training
         values = iter(range(self._trace.n_inputs))
 
         def enter(tensor: Tensor) -> Tensor:
@@ -141,17 +143,13 @@ class TrainingPasses:
                 return tag(tensor.detach())
             return tag(self._round(self._resolution.roots[next(values)], tensor.detach()))
 
-        with eval_mode(net), user_code("Net.forward"), CallSequence(self._interpret, dropout=True):
-            outputs = net(map_tensors(enter, x))
-        return map_tensors(lambda tensor: latest(tensor).view_as(tensor), outputs)
+        return intercepted_pass(net, map_tensors(enter, x), self._interpret, training)
 
     def _interpret(self, call: Call) -> Any:
+        if moves_elements(call):
+            return map_tensors(_tag_new, call.run())
         nodes = self._trace.nodes
-        position = self._position
-        expected = nodes[position].op if position < len(nodes) else "the end of the network"
-        if call.op != expected:
-            raise out_of_step(position, call.op, expected)
-        self._position += 1
+        position = self._cursor.advance(call.op)
         role = self._resolution.roles[position]
         if role == "fused":
             return main_input(call)
@@ -169,9 +167,9 @@ class TrainingPasses:
         if call.op in RECURRENT:
             return call.run() if in_float else _recurrent(call)
         if call.op == "embedding" and value_of(call.args[1]) is None:
-            table = call.args[1]
             if in_float:
                 return call.run()
+            table = call.args[1]
             whole = torch.zeros_like(table, dtype=torch.long)
             return F.embedding(call.args[0], fake_quantize_weight(table, whole, 1))
         form = weighted(call.op, call.args, call.kwargs, is_value)
@@ -195,10 +193,10 @@ class TrainingPasses:
         if root.qparams is not None and root.qparams.bits > 8:
             return x
         bounds = self._ranges[id(root)]
-        if x.numel() and not self.frozen:
+        if self._training and not self.frozen and x.numel():
             low, high = (float(bound) for bound in torch.aminmax(x.detach()))
-            bounds[0] += _MOMENTUM * (low - bounds[0])
-            bounds[1] += _MOMENTUM * (high - bounds[1])
+            bounds[0] = min(low, bounds[0] + _MOMENTUM * (low - bounds[0]))
+            bounds[1] = max(high, bounds[1] + _MOMENTUM * (high - bounds[1]))
         final = root
         while final.joined is not None:
             final = final.joined

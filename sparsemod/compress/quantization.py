@@ -20,9 +20,11 @@ from torch import Tensor, nn
 from sparsemod.compress.calls import Call, eval_mode, intercepted_pass
 from sparsemod.compress.dynamic import RunTimeWeights, run_dynamic
 from sparsemod.compress.fakequant import QParams, QuantizedWeight, to_grid
+from sparsemod.compress.kernels import keep
 from sparsemod.compress.resolve import resolve
+from sparsemod.compress.sequence import Cursor, Positions, moves_elements, positions_of
 from sparsemod.compress.steps import Step, build_step
-from sparsemod.compress.trace import Trace, module_stack, out_of_step, record
+from sparsemod.compress.trace import Trace, module_stack, record
 from sparsemod.compress.values import map_tensors, tag
 from sparsemod.errors import ConfigError, nearest, user_code
 
@@ -164,33 +166,28 @@ def _quantize_static(
 ) -> QuantizedNet:
     trace = record(net, calibration, types)
     resolution = resolve(trace)
-    steps: list[tuple[str, Step]] = []
+    steps: list[Step] = []
     weights: list[Weight] = []
     with torch.no_grad():
         for position, node in enumerate(trace.nodes):
             step, held = build_step(trace, resolution, position)
-            steps.append((node.op, step))
+            steps.append(step)
             weights += [
                 Weight(position, node.op, node.module, name, w.values, w.scales, w.bias)
                 for name, w in held.items()
             ]
     grids = tuple(root.qparams for root in resolution.roots)
-    forward = partial(_static_pass, net, tuple(steps), grids[: trace.n_inputs])
+    forward = partial(_static_pass, net, steps, positions_of(trace.nodes), grids[: trace.n_inputs])
     return QuantizedNet(scheme, forward, tuple(_activations(trace, grids)), tuple(weights))
 
 
 def _static_pass(
-    net: nn.Module, steps: tuple[tuple[str, Step], ...], grids: tuple[QParams | None, ...], inputs: Any
+    net: nn.Module, steps: list[Step], positions: Positions, grids: tuple[QParams | None, ...], inputs: Any
 ) -> Any:
-    position = 0
+    cursor = Cursor(positions)
 
     def interpret(call: Call) -> Any:
-        nonlocal position
-        op, step = steps[position] if position < len(steps) else ("the end of the network", None)
-        if op != call.op or step is None:
-            raise out_of_step(position, call.op, op)
-        position += 1
-        return step(call)
+        return keep(call) if moves_elements(call) else steps[cursor.advance(call.op)](call)
 
     remaining = iter(grids)
 

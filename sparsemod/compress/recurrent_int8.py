@@ -21,9 +21,12 @@ from torch import Tensor
 from sparsemod.compress.fakequant import (
     QParams,
     QuantizedWeight,
+    centred,
     fake_quantize,
     quantize_rows,
     quantize_weight,
+    requantize,
+    rescale_factors,
 )
 from sparsemod.compress.recurrent import Observation
 from sparsemod.compress.roles import FIXED
@@ -65,9 +68,14 @@ class Static:
         held = quantize_weight(weight, bias, source.scale, rows, len(weight), shared)
         self.weights[f"weight_{'ih' if part.endswith('x') else 'hh'}_{layer}"] = held
         grid = _LSTM_GRIDS["lstm_gates"] if is_lstm else self._grid(name)
-        real = held.values * held.scales[:, None]
-        offset = None if held.bias is None else (held.bias * (held.scales.double() * source.scale)).float()
-        return lambda x: fake_quantize(F.linear(x, real, offset), grid)
+        factors = rescale_factors(held.scales.double() * (source.scale / grid.scale))
+        values, offset = held.values.float(), None if held.bias is None else held.bias.float()
+
+        def run(x: Tensor) -> Tensor:
+            accumulator = F.linear(centred(x, source), values, offset)
+            return requantize(accumulator, factors, grid.bounds(), grid.scale)
+
+        return run
 
     def at(self, name: str, x: Tensor) -> Tensor:
         """Round to the value's grid."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from sparsemod.compress.calls import Call, CallSequence, eval_mode
 from sparsemod.compress.recurrent import RECURRENT, Observation, observe
-from sparsemod.compress.values import map_tensors, tag, tensors_in, value_of
+from sparsemod.compress.values import latest, map_tensors, tag, tensors_in, value_of
 from sparsemod.errors import CandidateError, ConfigError, user_code
 
 __all__ = ["Node", "Ref", "Trace", "module_stack", "out_of_step", "record", "tagged_inputs"]
@@ -156,7 +156,7 @@ def _record_batch(net: nn.Module, batch: Any, known: Trace | None, dynamic: tupl
             recorder.new_value(tensor)
     recorder.trace.n_inputs = len(recorder.trace.low)
     with module_stack(net) as recorder.stack, user_code("Net.forward"), CallSequence(recorder.interpret):
-        outputs = net(inputs)
+        outputs = map_tensors(latest, net(inputs))
     followed = [value for tensor in tensors_in(outputs) if (value := value_of(tensor)) is not None]
     if not followed:
         raise CandidateError(

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from sparsemod.compress.fakequant import QParams
+from sparsemod.errors import UnsupportedOperatorError
 
 __all__ = ["Value", "forward_to", "is_value", "latest", "map_tensors", "tag", "tensors_in", "value_of"]
 
@@ -81,10 +82,23 @@ def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
     return tree
 
 
-def latest(tensor: Tensor) -> Tensor:
-    """Return what operators in place have made of a tensor."""
+def latest(tensor: Tensor, assigned: bool = False) -> Tensor:
+    """Return what operators in place have made of a tensor.
+
+    Args:
+        tensor: Any tensor.
+        assigned: It is only assigned to, so that changed views of it do not matter.
+
+    Raises:
+        UnsupportedOperatorError: A view of the tensor was changed in place: the change cannot be seen here.
+    """
     while (value := value_of(tensor)) is not None and value.latest is not None:
         tensor = value.latest
+    if value is not None and value.stale and not assigned:
+        raise UnsupportedOperatorError(
+            "Net.forward changes a view of a tensor in place and uses the tensor afterwards: assign the "
+            "result instead"
+        )
     return tensor
 
 

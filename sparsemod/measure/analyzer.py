@@ -176,7 +176,7 @@ class ModuleAnalyzer:
         if kind.startswith(_POOLS):
             size: Any = layer.kernel_size
             n_dims = int(kind[-2])
-            return y.numel() * (size**n_dims if isinstance(size, int) else prod(tuple(size)))
+            return y.numel() * int(size**n_dims if isinstance(size, int) else prod(size))
         return 0
 
     def _n_operations(self, layer: nn.Module) -> tuple[int, int]:

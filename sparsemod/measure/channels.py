@@ -1,8 +1,8 @@
-"""Removal of channels that have no effect: those that are zero whatever the input, and those that nothing reads.
+"""Removal of channels without effect: those that are zero whatever the input, those that nothing reads.
 
-The channels of a tensor are the entries of its last dimension. Operators tie channels together (a pool its input's to
-its output's), read them with weights (a convolution) or need all of them (a softmax). Tied channels are removed
-together, where every weight that reads one of them reads zeros or is zero itself.
+The channels of a tensor are the entries of its last dimension. Operators tie channels together (a pool its
+input's to its output's), read them with weights (a convolution) or need all of them (a softmax). Tied
+channels are removed together, where every weight that reads one of them reads zeros or is zero itself.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _RECURRENT = {"unidirectional_sequence_lstm", "gru", "unidirectional_sequence_rn
 def remove_dead_channels(graph: OperatorGraph) -> OperatorGraph:
     """Return a graph of the same function without its dead channels; each tensor keeps at least one.
 
-    A channel is dead if its weights and its folded bias are zero, or its bias is not positive under a fused ReLU, and
-    what follows from that through pools, sums, joins and further layers.
+    A channel is dead if its weights and its folded bias are zero, or its bias is not positive under a fused
+    ReLU, and what follows from that through pools, sums, joins and further layers.
     """
     while has_zero_channels(graph):
         keep = _kept(graph)
@@ -93,7 +93,9 @@ def _kept(graph: OperatorGraph) -> list[Mask]:
     n = int(links.start[-1])
     rows = np.concatenate([np.empty(0, np.intp), *(a for a, _ in links.ties)])
     columns = np.concatenate([np.empty(0, np.intp), *(b for _, b in links.ties)])
-    _, group = connected_components(coo_array((np.ones(len(rows), np.int8), (rows, columns)), (n, n)), directed=False)
+    _, group = connected_components(
+        coo_array((np.ones(len(rows), np.int8), (rows, columns)), (n, n)), directed=False
+    )
     dead = np.concatenate(dead_channels(graph))
     stays = np.zeros(n, bool)
     for index in links.blocked:
@@ -101,7 +103,9 @@ def _kept(graph: OperatorGraph) -> list[Mask]:
     for index, unread in links.readers:
         stays[group[index[~(dead[index] | unread)]]] = True
     while True:
-        empty = [s for s, e in zip(links.start[:-1], links.start[1:], strict=True) if not stays[group[s:e]].any()]
+        empty = [
+            s for s, e in zip(links.start[:-1], links.start[1:], strict=True) if not stays[group[s:e]].any()
+        ]
         if not empty:
             break
         stays[group[empty]] = True
@@ -184,7 +188,7 @@ def _link_movement(
 
 
 def _link_reshape(before: tuple[int, ...], after: tuple[int, ...], a: Index, b: Index, links: _Links) -> bool:
-    """Tie the channels through a reshape that keeps the last dimension, or joins it with others, or splits it."""
+    """Tie the channels through a reshape that keeps, splits or joins the last dimension."""
     if len(a) > len(b):
         return _link_reshape(after, before, b, a, links)
     tail = 1
@@ -201,7 +205,8 @@ def _link_reshape(before: tuple[int, ...], after: tuple[int, ...], a: Index, b: 
 def _shrunk(graph: OperatorGraph, keep: list[Mask]) -> OperatorGraph:
     """Cut tensors and weights down to the channels that stay."""
     tensors = tuple(
-        replace(t, shape=(*t.shape[:-1], int(mask.sum()))) for t, mask in zip(graph.tensors, keep, strict=True)
+        replace(t, shape=(*t.shape[:-1], int(mask.sum())))
+        for t, mask in zip(graph.tensors, keep, strict=True)
     )
     return replace(graph, tensors=tensors, operators=tuple(_cut(op, keep) for op in graph.operators))
 

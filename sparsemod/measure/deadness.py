@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf, prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +39,7 @@ _MATRICES = {"conv_2d", "fully_connected", "transpose_conv"}
 
 
 def flattened(values: NDArray[np.float32], n_channels: int) -> NDArray[np.float32] | None:
-    """View a weight as (rows, input channels), channels innermost; None where they do not divide its columns."""
+    """View a weight as (rows, input channels); None where the channels do not divide its columns."""
     if values.shape[-1] % n_channels:
         return None
     return values.reshape(-1, n_channels)
@@ -62,7 +64,7 @@ def has_zero_channels(graph: OperatorGraph) -> bool:
 
 
 def dead_channels(graph: OperatorGraph) -> list[Mask]:
-    """Return for each tensor which entries of its last dimension are zero at every position for every input."""
+    """Return for each tensor which entries of its last dimension are zero for every input."""
     dead = [np.zeros(tensor.shape[-1], bool) for tensor in graph.tensors]
     for operator in graph.operators:
         inputs = [dead[i] for i in operator.inputs]
@@ -87,9 +89,9 @@ def _dead(graph: OperatorGraph, operator: Operator, inputs: list[Mask], n_channe
         return _dead_reshaped(graph, operator, x, n_channels)
     rank = len(graph.tensors[operator.inputs[0]].shape)
     if kind == "concatenation":
-        return np.concatenate(inputs) if a["axis"] == rank - 1 else np.logical_and.reduce(inputs)
+        return np.concatenate(inputs) if a["axis"] == rank - 1 else _all(inputs)
     if kind == "pack" and a["axis"] != rank:
-        return np.logical_and.reduce(inputs)
+        return _all(inputs)
     if kind == "strided_slice":
         return x[a["begin"] : a["end"] : a["stride"]] if a["axis"] == rank - 1 else x
     if kind == "transpose" and a["permutation"][-1] == rank - 1:
@@ -99,19 +101,28 @@ def _dead(graph: OperatorGraph, operator: Operator, inputs: list[Mask], n_channe
     return None
 
 
+def _all(masks: Sequence[Mask] | Mask) -> Mask:
+    return np.asarray(np.asarray(masks).all(axis=0), bool)
+
+
+def _any(rows: NDArray[Any]) -> Mask:
+    return np.asarray(rows.any(axis=1), bool)
+
+
 def _dead_rows(operator: Operator, source: Mask) -> Mask | None:
     """Return the rows of weights that read only dead channels and whose bias leaves them at zero."""
     weight = operator.weights[0]
     if operator.kind == "depthwise_conv_2d":
         alive = np.repeat(~source, operator.attributes["depth_multiplier"])
-        zero = ~(weight.values.any(axis=(0, 1, 2)) & alive)
+        used = _any(weight.values.reshape(-1, len(alive)).T) & alive
     elif operator.attributes.get("groups", 1) != 1:
-        zero = ~weight.values.reshape(len(weight.values), -1).any(axis=1)
+        used = _any(weight.values.reshape(len(weight.values), -1))
     else:
         columns = flattened(weight.values, len(source))
         if columns is None:
             return None
-        zero = ~(columns.astype(bool) & ~source).reshape(weight.values.shape[0], -1).any(axis=1)
+        used = _any((columns.astype(bool) & ~source).reshape(weight.values.shape[0], -1))
+    zero: Mask = ~used
     if weight.bias is None:
         return zero
     rectified = operator.attributes["activation"] in _RECTIFIED
@@ -140,5 +151,5 @@ def _dead_reshaped(graph: OperatorGraph, operator: Operator, source: Mask, n_cha
     if n_channels % n == 0 and n_channels in {prod(shape[-i:]) for i in range(1, len(shape) + 1)}:
         return np.tile(source, n_channels // n)
     if n % n_channels == 0:
-        return np.logical_and.reduce(source.reshape(-1, n_channels), axis=0)
+        return _all(source.reshape(-1, n_channels))
     return None

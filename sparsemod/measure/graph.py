@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ITEM_BYTES", "Operator", "OperatorGraph", "Port", "TensorSpec", "Weight"]
+__all__ = ["ITEM_BYTES", "FloatArray", "Operator", "OperatorGraph", "Port", "TensorSpec", "Weight"]
 
 ITEM_BYTES = {"int8": 1, "float32": 4, "int32": 4, "bool": 1}
 
@@ -50,8 +50,9 @@ class Weight:
 
     Attributes:
         name: The parameter it comes from. Operators that share a weight hold a weight of the same name.
-        values: float32 in TensorFlow Lite's layout, batch norm folded in: OHWI for a convolution (HWIO's groups
-            stay in O), 1HWO for a depthwise one, OI for a matrix, the shape of the operand for a constant.
+        values: float32 in TensorFlow Lite's layout, batch norm folded in: OHWI for a convolution (HWIO's
+            groups stay in O), 1HWO for a depthwise one, OI for a matrix, the shape of the operand for a
+            constant.
         bias: (O,) float32, or None.
         dtype: ``int8`` or ``float32``, how it is stored.
         axis: The output-channel axis of `values` that has a scale a channel, or None for one scale in all.
@@ -78,8 +79,9 @@ class Operator:
         inputs: Ids of the tensors that are read; a constant operand is in `weights` instead.
         outputs: Ids of the tensors that are written.
         weights: Constants, in the order that the operator's kind defines.
-        attributes: What else the operator needs: ``activation`` (none, relu, relu6, relu_n1_to_1), ``padding``
-            (same, valid), ``stride``, ``dilation``, ``groups``, ``filter``, ``axis`` and the like.
+        attributes: What else the operator needs: ``activation`` (none, relu, relu6, relu_n1_to_1),
+            ``padding`` (same, valid), ``stride``, ``dilation``, ``groups``, ``filter``, ``axis`` and the
+            like.
         module: Qualified name of the module that it comes from, for people.
         n_macs: Multiply-accumulates of one inference.
     """
@@ -128,7 +130,9 @@ class Port:
     def from_memory(self, values: NDArray[Any]) -> NDArray[Any]:
         """Rearrange values of the graph's tensor to PyTorch's `self.shape`."""
         inverse = np.argsort(self.permutation)
-        return values.reshape([self.split[i] for i in self.permutation]).transpose(inverse).reshape(self.shape)
+        return (
+            values.reshape([self.split[i] for i in self.permutation]).transpose(inverse).reshape(self.shape)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,7 @@
 """Instructions of kernels, by core and library, as counted on emulated cores.
 
-Counts: QEMU `-icount` over 38 shapes a core, CMSIS-NN and plain C loops at -O3; the fits are by least squares. An entry
+Counts: QEMU `-icount` over 38 shapes a core, CMSIS-NN and plain C loops at -O3; the fits are by least
+    squares. An entry
 that says "assumed" was not counted.
 """
 
@@ -20,7 +21,8 @@ class Kernels:
             fan-in), and output pixel times kernel position.
         group: MACs of a group: what fan-in is rounded down to.
         pointwise: For each MAC, output and output pixel of a 1x1 convolution.
-        depthwise_3x3: For each kernel position of an output that lies inside the input, output, and output pixel.
+        depthwise_3x3: For each kernel position of an output that lies inside the input, output, and output
+            pixel.
         depthwise: For each MAC of another kernel size.
         dense: For each MAC and output of a fully connected layer.
         add: For each output.
@@ -153,14 +155,14 @@ PLAIN_C_SCALE: dict[str, dict[str, float]] = {
         "softmax": 1.06,
     },
 }
-"""Cores that are not listed run plain C in the M4's instructions (counted on the M3, assumed for M7 and M33)."""
+"""Other cores run plain C in the M4's instructions (counted on the M3, assumed for M7 and M33)."""
 
 ESTIMATES: dict[str, dict[str, float]] = {
-    # Assumed, not counted: instructions an element of what moves data or looks up a table. The interpreter computes
-    # sigmoid and tanh in fixed point, the c runtime looks them up in 256 bytes.
+    # Assumed, not counted: instructions an element of what moves data or looks up a table. The interpreter
+    # computes sigmoid and tanh in fixed point, the c runtime looks them up in 256 bytes.
     "cmsis-nn": {"activation": 150.0, "copy": 1.0, "reshape": 1.0, "gather": 10.0, "convert": 20.0},
     "c": {"activation": 10.0, "copy": 1.0, "reshape": 0.0, "gather": 10.0, "convert": 20.0},
 }
 
 FLOAT_MAC = {"cortex-m0+": 130.0, "cortex-m3": 70.0}
-"""Assumed: instructions a MAC in software floating point; cores with a unit are taken to need plain C's int8 count."""
+"""Assumed: added instructions a MAC in software floating point; other cores have a unit for it."""

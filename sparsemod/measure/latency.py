@@ -1,4 +1,4 @@
-"""Time of one inference: instructions of each operator, times cycles an instruction of the core, over the clock."""
+"""Time of one inference: the instructions of its operators, times cycles an instruction, over the clock."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ _STATE = {  # activations and products for each hidden unit at each step
 
 def latency_seconds(graph: OperatorGraph, target: Target, runtime: str) -> float:
     """Return the seconds of one inference on a target under ``c`` or ``tflite-micro``."""
-    total = sum(instructions(graph, operator, target.core, LIBRARIES[runtime]) for operator in graph.operators)
+    total = sum(
+        instructions(graph, operator, target.core, LIBRARIES[runtime]) for operator in graph.operators
+    )
     return total * target.cycles_per_instruction / target.clock_hz
 
 
@@ -47,8 +49,8 @@ def instructions(graph: OperatorGraph, operator: Operator, core: str, library: s
     Args:
         graph: The operators, for the shapes.
         operator: One of them.
-        core: A key of `sparsemod.measure.targets.CORES`; on ``generic`` a multiply-accumulate is one instruction
-            and nothing else counts.
+        core: A key of `sparsemod.measure.targets.CORES`; on ``generic`` a multiply-accumulate is one
+            instruction and nothing else counts.
         library: ``cmsis-nn`` or ``c``.
     """
     if core == "generic":
@@ -77,13 +79,14 @@ def _cmsis(graph: OperatorGraph, operator: Operator, core: str) -> float:
             n, height, width, channels = _shape(graph, operator)
             t, o, p = k.depthwise_3x3
             return t * n * rows * columns * channels + o * out + p * n * height * width
-        taps, fan_in = prod(weight.shape[1:3]), prod(weight.shape[1:])
-        pixels = out // weight.shape[0]
+        taps, fan_in = int(prod(weight.shape[1:3])), int(prod(weight.shape[1:]))
+        pixels = out // int(weight.shape[0])
         if taps == 1:
             return k.pointwise[0] * operator.n_macs + k.pointwise[1] * out + k.pointwise[2] * pixels
         a, r, o, c, t = k.convolution
         whole = fan_in // k.group * k.group
-        return a * out * whole + r * out * (fan_in - whole) + o * out + c * pixels * fan_in + t * pixels * taps
+        products = a * out * whole + r * out * (fan_in - whole)
+        return products + o * out + c * pixels * fan_in + t * pixels * taps
     if kind in _DENSE:
         return k.dense[0] * operator.n_macs + k.dense[1] * out
     if kind in _RECURRENT:
@@ -107,7 +110,8 @@ def _plain(graph: OperatorGraph, operator: Operator, core: str) -> float:
             return scale.get("pointwise", 1.0) * (a * operator.n_macs + o * out + p * n * height * width)
         valid_rows = n * rows * width * channels
         m, t, r, o = k.convolution
-        return scale.get("convolution", 1.0) * (m * taps * weight.shape[3] + t * taps + r * valid_rows + o * out)
+        n_macs = taps * int(weight.shape[3])
+        return scale.get("convolution", 1.0) * (m * n_macs + t * taps + r * valid_rows + o * out)
     if kind in _DENSE or kind == "transpose_conv":
         return scale.get("dense", 1.0) * (k.dense[0] * operator.n_macs + k.dense[1] * out)
     add = k.add * scale.get("add", 1.0)
@@ -134,13 +138,14 @@ def _elements(
     softmax: float,
     mac: float,
 ) -> float:
-    """Return the instructions of what works element by element; what is unknown costs an addition an element."""
+    """Return the instructions of what works element by element; an unknown one adds at each element."""
     kind = operator.kind
     out = prod(_shape(graph, operator))
     read = sum(graph.tensors[i].n_elements for i in operator.inputs)
     estimates = ESTIMATES[library]
     if kind in _POOLS:
-        return (max_pool if kind == "max_pool_2d" else average_pool) * out * prod(operator.attributes["filter"])
+        window = int(prod(operator.attributes["filter"]))
+        return (max_pool if kind == "max_pool_2d" else average_pool) * out * window
     if kind in _REDUCTIONS:
         return (average_pool if kind in {"mean", "sum"} else max_pool) * read
     if kind in _SOFTMAXES:
@@ -161,7 +166,7 @@ def _elements(
 
 
 def _valid(graph: OperatorGraph, operator: Operator) -> tuple[int, int]:
-    """Return the kernel rows, and columns, that lie inside the input, summed over the positions of the window."""
+    """Return the kernel rows, and columns, inside the input, summed over the window's positions."""
     _, *size, _ = graph.tensors[operator.inputs[0]].shape
     _, *out, _ = _shape(graph, operator)
     kernel = operator.weights[0].values.shape[1:3]

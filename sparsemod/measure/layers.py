@@ -53,7 +53,7 @@ class Trace:
     module_types: Mapping[str, type[nn.Module]] = field(repr=False)
 
 
-def trace(net: nn.Module, example: Any, whole: frozenset[str]) -> Trace:  # noqa: ANN401
+def trace(net: nn.Module, example: Any, whole: frozenset[str]) -> Trace:
     """Run the network once and record its operations.
 
     The network's modes, parameters and buffers and all random states are afterwards as before.
@@ -104,7 +104,7 @@ def _needed(nodes: list[Node], outputs: list[Value]) -> list[Node]:
 def _untouched(modules: list[tuple[str, nn.Module]]) -> Iterator[None]:
     """Put the network in eval mode and give back its modes and all random states."""
     modes = [(module, module.training) for _, module in modules]
-    states = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002 (to be given back)
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
     fast_path = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -121,13 +121,14 @@ def _untouched(modules: list[tuple[str, nn.Module]]) -> Iterator[None]:
 
 
 def _below_autograd() -> contextlib.AbstractContextManager[Any]:
-    # Composite operators take themselves apart at the autograd keys; below them a dispatch mode sees them whole.
+    # Composite operators take themselves apart at the autograd keys; below them a dispatch mode sees them
+    # whole.
     guard: contextlib.AbstractContextManager[Any] = torch._C._AutoDispatchBelowAutograd()
     return guard
 
 
 @cache
-def _schema(func: Any) -> tuple[str, tuple[tuple[str, Any], ...], tuple[str, ...], bool]:  # noqa: ANN401
+def _schema(func: Any) -> tuple[str, tuple[tuple[str, Any], ...], tuple[str, ...], bool]:
     """Return name, arguments with defaults, written arguments, and whether the result is a view."""
     schema = func._schema
     name = schema.name.partition("::")[2]
@@ -138,9 +139,9 @@ def _schema(func: Any) -> tuple[str, tuple[tuple[str, Any], ...], tuple[str, ...
     return name, arguments, written, bool(func.is_view)
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, net: nn.Module, whole: frozenset[str]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.nodes: list[Node] = []
         self.inputs: list[Value] = []
         self.bug: Exception | None = None
@@ -159,7 +160,7 @@ class _Recorder(TorchDispatchMode):
         def enter(name: str) -> Callable[[nn.Module, Any], None]:
             return lambda _module, _arguments: self._stack.append(name)
 
-        def leave(_module: nn.Module, _arguments: Any, _result: Any) -> None:  # noqa: ANN401
+        def leave(_module: nn.Module, _arguments: Any, _result: Any) -> None:
             self._stack.pop()
 
         try:
@@ -171,7 +172,7 @@ class _Recorder(TorchDispatchMode):
             for handle in handles:
                 handle.remove()
 
-    def add_inputs(self, example: Any) -> Any:  # noqa: ANN401
+    def add_inputs(self, example: Any) -> Any:
         """Copy the example, whose tensors are the inputs."""
         if isinstance(example, PackedSequence):
             return example._replace(data=self._input(example.data))
@@ -188,11 +189,11 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(
         self,
-        func: Any,  # noqa: ANN401
-        types: Any,  # noqa: ANN401
+        func: Any,
+        types: Any,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         kwargs = kwargs or {}
         if _schema(func)[0] not in self._whole:
             with self:
@@ -205,7 +206,7 @@ class _Recorder(TorchDispatchMode):
         self._guarded(self._record, func, bound, arguments, result)
         return result
 
-    def _guarded(self, step: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+    def _guarded(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """Remember an exception of our own, which must not pass for one of the network's."""
         try:
             return step(*arguments)
@@ -213,19 +214,16 @@ class _Recorder(TorchDispatchMode):
             self.bug = error
             raise
 
-    def _bind(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+    def _bind(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Name the arguments and fill in the defaults."""
         n = len(args)
         names = _schema(func)[1]
-        return {
-            key: args[i] if i < n else kwargs[key] if key in kwargs else default
-            for i, (key, default) in enumerate(names)
-        }
+        return {key: args[i] if i < n else kwargs.get(key, default) for i, (key, default) in enumerate(names)}
 
-    def _prepare(self, func: Any, bound: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+    def _prepare(self, func: Any, bound: dict[str, Any]) -> dict[str, Any]:
         """Replace the tensors among the arguments by their values, before any of them is written."""
         name, _, written, _ = _schema(func)
-        arguments = {}
+        arguments: dict[str, Any] = {}
         for key, item in bound.items():
             if isinstance(item, Tensor):
                 arguments[key] = self.value(item)
@@ -242,10 +240,10 @@ class _Recorder(TorchDispatchMode):
 
     def _record(
         self,
-        func: Any,  # noqa: ANN401
+        func: Any,
         bound: dict[str, Any],
         arguments: dict[str, Any],
-        result: Any,  # noqa: ANN401
+        result: Any,
     ) -> None:
         name, _, written, is_view = _schema(func)
         node = Node(name, arguments, (), self._stack[-1])

@@ -1,8 +1,9 @@
 """Where the elements of a PyTorch tensor lie in memory, as named axes.
 
-PyTorch counts an image as NCHW, a microcontroller runtime stores it as NHWC. Each dimension of a PyTorch tensor is
-here a tuple of axes, and the memory an order of the same axes. Permuting and reshaping only regroup the axes; data is
-moved only where an operator needs an order that the memory does not have. Dimensions of size 1 have no axes.
+PyTorch counts an image as NCHW, a microcontroller runtime stores it as NHWC. Each dimension of a PyTorch
+tensor is here a tuple of axes, and the memory an order of the same axes. Permuting and reshaping only regroup
+the axes; data is moved only where an operator needs an order that the memory does not have. Dimensions of
+size 1 have no axes.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Layout:
         return regrouped
 
     def merged(self, dim: int) -> Layout | None:
-        """Return the layout with one axis for the dimension, or None where its axes are not neighbours in memory."""
+        """Return the layout with one axis for a dimension, or None where its axes are not neighbours."""
         axes = self.dims[dim]
         if len(axes) < 2:
             return self
@@ -138,7 +139,8 @@ def _regrouped(layout: Layout, shape: Sequence[int]) -> Layout | None:
 def position(wanted: Axes, present: Axes) -> NDArray[np.intp]:
     """Return for each element of the axes in the order `present` its index in the order `wanted`.
 
-    Weights that count their columns in the order `wanted` are moved to the order `present` by ``w[:, position(...)]``.
+    Weights that count their columns in the order `wanted` are moved to the order `present` by ``w[:,
+    position(...)]``.
 
     Example:
         >>> c, h = Axis(2), Axis(3)
@@ -150,7 +152,7 @@ def position(wanted: Axes, present: Axes) -> NDArray[np.intp]:
 
 
 def align(a: Layout, b: Layout) -> tuple[Layout, Layout] | None:
-    """Give two layouts that are combined element by element the same axes, or None where they cannot have them.
+    """Give two layouts that are combined element by element the same axes, or None where that cannot be.
 
     Dimensions are matched from the last; a dimension of size 1 matches any.
     """

@@ -72,7 +72,9 @@ def plan_arena(sizes: Sequence[int], first: Sequence[int], last: Sequence[int], 
         Arena(offsets=(0, 112), n_bytes=176)
     """
     if not len(sizes) == len(first) == len(last):
-        raise ValueError(f"expected as many sizes as lifetimes, got {len(sizes)}, {len(first)} and {len(last)}")
+        raise ValueError(
+            f"expected as many sizes as lifetimes, got {len(sizes)}, {len(first)} and {len(last)}"
+        )
     aligned = [-(-size // alignment) * alignment for size in sizes]
     offsets = [0] * len(aligned)
     placed: list[int] = []
@@ -133,7 +135,10 @@ def live_bytes(sizes: Sequence[int], first: Sequence[int], last: Sequence[int]) 
         160
     """
     moments = range(max(last, default=-1) + 1)
-    return max((sum(s for s, f, l in zip(sizes, first, last, strict=True) if f <= t <= l) for t in moments), default=0)
+    return max(
+        (sum(s for s, f, l in zip(sizes, first, last, strict=True) if f <= t <= l) for t in moments),
+        default=0,
+    )
 
 
 def inputs_weights_bytes(graph: OperatorGraph) -> int:
@@ -141,7 +146,8 @@ def inputs_weights_bytes(graph: OperatorGraph) -> int:
 
     Weights and biases that are not zero are charged one item each, their indices nothing.
 
-    Source: Fedorov et al., SpArSe: Sparse Architecture Search for CNNs on Resource-Constrained Microcontrollers,
+    Source: Fedorov et al., SpArSe: Sparse Architecture Search for CNNs on Resource-Constrained
+        Microcontrollers,
     NeurIPS 2019.
     """
     return max(
@@ -162,5 +168,6 @@ def _nonzero(weight: Weight) -> int:
 def inputs_outputs_bytes(graph: OperatorGraph) -> int:
     """Return the SpArSe paper's second model: the largest sum of an operator's inputs and outputs."""
     return max(
-        (sum(graph.tensors[i].n_bytes for i in (*op.inputs, *op.outputs)) for op in graph.operators), default=0
+        (sum(graph.tensors[i].n_bytes for i in (*op.inputs, *op.outputs)) for op in graph.operators),
+        default=0,
     )

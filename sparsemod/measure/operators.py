@@ -11,32 +11,37 @@ import numpy as np
 from torch import nn
 
 from sparsemod.measure.channels import remove_dead_channels
-from sparsemod.measure.graph import Operator, OperatorGraph, Port, TensorSpec, Weight
+from sparsemod.measure.graph import FloatArray, Operator, OperatorGraph, Port, TensorSpec, Weight
 from sparsemod.measure.layers import Trace, trace
-from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Axes, Layout, sizes
 from sparsemod.measure.lowering import (
+    activations,
+    arithmetic,
     convolution,
-    elementwise,
     joining,
     matrix,
     pooling,
     recurrent,
+    slicing,
     views,
 )
-from sparsemod.measure.lowering.builder import Bound, Builder, Handler
+from sparsemod.measure.lowering.builder import Builder, Handler
+from sparsemod.measure.lowering.drafts import Bound
 from sparsemod.measure.lowering.other import dtype_of, lower_other
 from sparsemod.measure.precision import assign_dtypes
+from sparsemod.measure.values import Node, Value
 
 __all__ = ["lower"]
 
 _HANDLERS: dict[str, Handler] = {
     **convolution.HANDLERS,
-    **elementwise.HANDLERS,
+    **activations.HANDLERS,
+    **arithmetic.HANDLERS,
     **joining.HANDLERS,
     **matrix.HANDLERS,
     **pooling.HANDLERS,
     **recurrent.HANDLERS,
+    **slicing.HANDLERS,
     **views.HANDLERS,
 }
 _ALSO_WHOLE = {"layer_norm", "group_norm", "instance_norm", "pixel_shuffle", "pixel_unshuffle", "rms_norm"}
@@ -46,22 +51,23 @@ _WHOLE = frozenset(_HANDLERS) - _TAKEN_APART | _ALSO_WHOLE
 
 def lower(
     net: nn.Module,
-    example: Any,  # noqa: ANN401
+    example: Any,
     *,
     scheme: str = "post",
     quant_params: Collection[Any] | None = (),
 ) -> OperatorGraph:
     """Return the operators that the network becomes on a microcontroller.
 
-    The network runs once, in eval mode and without a gradient; its modes, buffers and all random states are left as
-    they were. Batch norm is folded, activations are fused, images are stored as NHWC, channels that are zero
-    whatever the input are removed.
+    The network runs once, in eval mode and without a gradient; its modes, buffers and all random states are
+    left as they were. Batch norm is folded, activations are fused, images are stored as NHWC, channels that
+    are zero whatever the input are removed.
 
     Args:
         net: Any network.
         example: One input of batch size 1, a tensor or a `PackedSequence`.
-        scheme: ``post`` or ``qat`` (all int8), ``none`` (all float32), ``dynamic`` (int8 weights in the modules of
-            `quant_params`, the rest float32) or ``both`` (those modules as in dynamic, the rest int8).
+        scheme: ``post`` or ``qat`` (all int8), ``none`` (all float32), ``dynamic`` (int8 weights in the
+            modules of `quant_params`, the rest float32) or ``both`` (those modules as in dynamic, the rest
+            int8).
         quant_params: Types, or qualified names, of modules.
 
     Raises:
@@ -69,7 +75,9 @@ def lower(
 
     Example:
         >>> import torch
-        >>> net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2))
+        >>> net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
+        >>> net.append(nn.Linear(16, 2))  # doctest: +ELLIPSIS
+        Sequential(...)
         >>> [operator.kind for operator in lower(net, torch.zeros(1, 1, 4, 4)).operators]
         ['conv_2d', 'fully_connected']
     """
@@ -89,7 +97,7 @@ def lower(
 
 
 def _input_layout(traced: Trace, value: Value) -> tuple[Layout, tuple[int, ...]]:
-    """Choose the memory order of an input: what the first operation that has a preference reads without moving it."""
+    """Choose the order of an input in memory: what the first operation with a preference reads as it is."""
     layout = Layout.of(value.shape)
     order: tuple[int, ...] = tuple(range(len(value.shape)))
     shape = value.shape
@@ -133,7 +141,11 @@ def _preference(node: Node, layout: Layout) -> tuple[Axes, tuple[int, ...]] | No
 def _follow(node: Node, layout: Layout) -> Layout | None:
     if node.op in views.HANDLERS:
         return views.regrouped(node, layout)
-    same = node.op in elementwise.HANDLERS and node.outputs[0] is not None and node.outputs[0].shape == layout.shape
+    same = (
+        node.op in activations.HANDLERS | arithmetic.HANDLERS
+        and node.outputs[0] is not None
+        and node.outputs[0].shape == layout.shape
+    )
     return layout if same else None
 
 
@@ -184,9 +196,11 @@ def _unique(weight: Weight, named: dict[str, list[Weight]]) -> Weight:
     """Return the weight of that name that has the same content, or the weight under a name of its own."""
     known = named.setdefault(weight.name, [])
     for i, other in enumerate(known):
-        biases = (weight.bias is None) == (other.bias is None)
-        if biases and np.array_equal(weight.values, other.values):
-            if weight.bias is None or np.array_equal(weight.bias, other.bias):  # type: ignore[arg-type]
-                return replace(weight, name=weight.name if i == 0 else f"{weight.name}#{i + 1}")
+        if _equal(weight.values, other.values) and _equal(weight.bias, other.bias):
+            return replace(weight, name=weight.name if i == 0 else f"{weight.name}#{i + 1}")
     known.append(weight)
     return weight if len(known) == 1 else replace(weight, name=f"{weight.name}#{len(known)}")
+
+
+def _equal(a: FloatArray | None, b: FloatArray | None) -> bool:
+    return a is b if a is None or b is None else np.array_equal(a, b)

@@ -19,7 +19,7 @@ def assign_dtypes(
     scheme: str,
     quant_params: Collection[Any],
 ) -> OperatorGraph:
-    """Give every tensor and weight its dtype; between int8 and float32 a quantize or dequantize operator is added.
+    """Give every tensor and weight its dtype, with quantize and dequantize operators where dtypes meet.
 
     Args:
         graph: The operators, with all activations float32 (and indices int32).

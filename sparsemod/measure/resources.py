@@ -14,7 +14,7 @@ __all__ = ["arena", "measure"]
 
 
 def arena(graph: OperatorGraph, runtime: str, core: str = "generic") -> Arena:
-    """Plan the RAM of the activations, and of the scratch memory of the kernels of a core, under a runtime."""
+    """Plan the RAM of the activations and of the scratch memory of a core's kernels under a runtime."""
     scratch = [scratch_bytes(graph, operator, core, LIBRARIES[runtime]) for operator in graph.operators]
     pieces = buffers(graph, alias=runtime == "c", scratch=scratch)
     return plan_arena([b.n_bytes for b in pieces], [b.first for b in pieces], [b.last for b in pieces])

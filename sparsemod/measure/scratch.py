@@ -9,26 +9,32 @@ from sparsemod.measure.graph import Operator, OperatorGraph
 __all__ = ["scratch_bytes"]
 
 _MVE_CHANNELS = 124  # channels that CMSIS-NN's vector kernel of depthwise convolutions takes at a time
+_RECURRENT = {"unidirectional_sequence_lstm": (4, 3), "gru": (3, 1)}  # gates, bytes of state a hidden unit
 _DSP = {"cortex-m4", "cortex-m7", "cortex-m33"}
 
 
 def scratch_bytes(graph: OperatorGraph, operator: Operator, core: str, library: str) -> int:
     """Return the bytes of scratch memory of one operator.
 
-    CMSIS-NN (as reported by its buffer-size functions on 26 shapes): two im2col columns of int16 for a convolution
-    larger than 1x1; int16 copies of the window for a depthwise one that is not 3x3, and int32 sums for an average
-    pool, on cores with DSP instructions; on the M55 int32 columns, and kernel sums of a fully connected layer.
-    The interpreter's LSTM has four int16 vectors for its gates. The `c` library: the state (and the LSTM's int16
-    cell state), and the gates in int16. The generic core has no scratch memory.
+    CMSIS-NN (as reported by its buffer-size functions on 26 shapes): two im2col columns of int16 for a
+    convolution larger than 1x1; int16 copies of the window for a depthwise one that is not 3x3, and int32
+    sums for an average pool, on cores with DSP instructions; on the M55 int32 columns, and kernel sums of a
+    fully connected layer. On the generic core there are none of these.
+
+    Recurrent layers on any core: the gates of a step, in int16 (the interpreter's LSTM keeps four vectors, its
+    state lies outside the arena); under `c` the state, too, int8 with the LSTM's cell state in int16. All are
+    float32 where the activations are.
     """
-    if core == "generic" or graph.tensors[operator.outputs[0]].dtype != "int8":
-        return 0
+    quantized = graph.tensors[operator.outputs[0]].dtype == "int8"
     hidden = operator.attributes.get("hidden_size", 0)
     if hidden:
-        gates = {"unidirectional_sequence_lstm": 4, "gru": 3}.get(operator.kind, 1)
-        state = {"unidirectional_sequence_lstm": 3}.get(operator.kind, 1)
-        return int(2 * gates * hidden + (state * hidden if library == "c" else 0))
-    return _cmsis(graph, operator, core) if library == "cmsis-nn" else 0
+        gates, state = _RECURRENT.get(operator.kind, (1, 1))
+        vectors = gates * (-(-hidden * (2 if quantized else 4) // 16) * 16)
+        kept = hidden * (state if quantized else 8 if state == 3 else 4)
+        return int(vectors + (kept if library == "c" else 0))
+    if core == "generic" or library != "cmsis-nn" or not quantized:
+        return 0
+    return _cmsis(graph, operator, core)
 
 
 def _cmsis(graph: OperatorGraph, operator: Operator, core: str) -> int:

@@ -1,14 +1,16 @@
 """Flash bytes of the weights under each runtime.
 
-Symmetric int8 weights, n values of which n_nz are not zero after quantization, with s scales and b bias values:
+Symmetric int8 weights, n values of which n_nz are not zero after quantization, with s scales and b bias
+values:
 
-- ``c``: the smaller of n (dense) and ceil(n / 8) + n_nz (bitmap and non-zeros), plus 4 b (int32 biases), plus 5 s
-  (an int32 multiplier and an int8 shift to requantize).
+- ``c``: the smaller of n (dense) and ceil(n / 8) + n_nz (bitmap and non-zeros), plus 4 b (int32 biases), plus
+  5 s (an int32 multiplier and an int8 shift to requantize).
 - ``tflite-micro``: n + 4 b + 4 s (float32 scales).
 
-float32 weights cost 4 bytes a value and a bias value under both. Convolutions and matrices have a scale an output
-channel. A recurrent layer is held as its gates: 8 matrices for an LSTM, 6 for a GRU, 2 for a plain RNN, with one scale
-each; an LSTM has 4 H biases and a GRU also 4 H, whose new gate has two that cannot be added up.
+float32 weights cost 4 bytes a value and a bias value under both. Convolutions and matrices have a scale an
+output channel. A recurrent layer is held as its gates: 8 matrices for an LSTM, 6 for a GRU, 2 for a plain
+RNN, with one scale each; an LSTM has 4 H biases and a GRU also 4 H, whose new gate has two that cannot be
+added up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the memory behind tensors holds at each moment of a trace, so that views and in-place writes come out right."""
+"""What the memory behind tensors holds at each moment of a trace, through views and in-place writes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Storages:
         self._n_values = 0
 
     def register(self, tensor: Tensor, is_view: bool = False) -> Value:
-        """Return the value of a tensor that was just computed: a new one, or the one that it was handed back as."""
+        """Return the value of a tensor that was just computed, which may be one that is handed back."""
         storage, geometry = self._storage(tensor), _geometry(tensor)
         if not is_view and geometry in storage.values:
             return storage.values[geometry]

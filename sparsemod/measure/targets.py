@@ -8,7 +8,16 @@ from typing import Protocol
 from sparsemod.candidate import Constraints
 from sparsemod.errors import ConfigError, nearest
 
-__all__ = ["CORES", "GENERIC_CLOCK_HZ", "TARGETS", "Target", "TargetFields", "find_target", "limits", "resolve_target"]
+__all__ = [
+    "CORES",
+    "GENERIC_CLOCK_HZ",
+    "TARGETS",
+    "Target",
+    "TargetFields",
+    "find_target",
+    "limits",
+    "resolve_target",
+]
 
 CORES = {
     # Published MLPerf Tiny times over counted instructions of the same models (kws, ic, vww), their mean.
@@ -25,13 +34,14 @@ CORES = {
 GENERIC_CLOCK_HZ = 100_000_000
 
 _CODE_BYTES = {
-    # Code of the runtime: measured 2.8 kB for a small network in plain C, 60-135 kB for interpreter and kernels.
+    # Code of the runtime: measured 2.8 kB for a small network in plain C, 60-135 kB for interpreter and
+    # kernels.
     "c": 6_000,
     "tflite-micro": 100_000,
 }
 _RAM_BYTES = {
-    # Beside the arena. Stack: measured 250 B in plain C, 1.5 kB in the interpreter. The interpreter's own structures
-    # took 1.9 to 8.8 kB on 4 of 5 models (73 bytes a tensor and more; 27 kB on one of 89 tensors).
+    # Beside the arena. Stack: measured 250 B in plain C, 1.5 kB in the interpreter. The interpreter's own
+    # structures took 1.9 to 8.8 kB on 4 of 5 models (73 bytes a tensor and more; 27 kB on one of 89 tensors).
     "c": 1_000,
     "tflite-micro": 10_000,
 }
@@ -97,7 +107,9 @@ TARGETS: dict[str, Target] = {
         _board("STM32F746", "cortex-m7", 216, 1024, 320),  # xG: the discovery kit
         _board("STM32G0B1", "cortex-m0+", 64, 512, 144),  # xE
         _board("STM32H743", "cortex-m7", 480, 2048, 512),  # xI: the AXI SRAM of its 1 MiB
-        _board("STM32L4R5", "cortex-m4", 120, 2048, 640),  # xI: NUCLEO-L4R5ZI, the reference board of MLPerf Tiny
+        _board(
+            "STM32L4R5", "cortex-m4", 120, 2048, 640
+        ),  # xI: NUCLEO-L4R5ZI, the reference board of MLPerf Tiny
         _board("STM32L476", "cortex-m4", 80, 1024, 96),  # xG: SRAM1 of its 128 KiB
         _board("STM32U575", "cortex-m33", 160, 2048, 768),  # xI: SRAM1-3, which are contiguous
     )
@@ -145,7 +157,9 @@ def resolve_target(
     if fields is not None and name in {None, fields.name}:
         if fields.core not in CORES:
             known = ", ".join(CORES)
-            raise ConfigError(f"[TARGET] core: expected one of {known}, got {fields.core!r}{nearest(fields.core, CORES)}")
+            raise ConfigError(
+                f"[TARGET] core: expected one of {known}, got {fields.core!r}{nearest(fields.core, CORES)}"
+            )
         cycles = fields.cycles_per_instruction
         target = Target(
             fields.name,
@@ -163,9 +177,10 @@ def resolve_target(
 
 
 def limits(target: Target, runtime: str) -> Constraints:
-    """Return what a target leaves for a network: its flash without the runtime's code, its RAM without the stack.
+    """Return what a target leaves for a network: flash without the runtime's code, RAM without the stack.
 
-    Allowances: `c` 6 kB of code and 1 kB of RAM, `tflite-micro` 100 kB of code and 10 kB of RAM (stack and the
+    Allowances: `c` 6 kB of code and 1 kB of RAM, `tflite-micro` 100 kB of code and 10 kB of RAM (stack and
+        the
     interpreter's own structures). There is no limit of latency.
 
     Example:

@@ -111,8 +111,8 @@ def project(
         n += variables[name].width
     known = {name: values[name] for name in pinned if name in variables}
     solved = _solve(constraints, variables, n, values, known)
-    if solved is None:
-        return None
+    if solved is None or not any(c.problem(solved) for c in constraints):
+        return solved
     if any(not v.discrete for v in variables.values()):
         known |= {name: solved[name] for name, v in variables.items() if v.discrete}
         solved = _solve(constraints, variables, n, values, known)

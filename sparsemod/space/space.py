@@ -24,7 +24,7 @@ __all__ = ["Space"]
 
 _MAX_ENUMERATED = 100_000
 _MUTATION_TRIES = 32
-_SWITCH_TRIES = 64
+_REPAIR_TRIES = 64
 _LOCAL_STEP = 0.2  # of the parameter's range, as SMAC's neighbourhood has it
 
 
@@ -190,10 +190,10 @@ class Space:
         """
         values = self._complete(params, rng)
         repaired = self._satisfy(values)
-        switches = [name for name in self.children if name in self.tunable]
-        for _ in range(_SWITCH_TRIES if repaired is None and switches else 0):
-            redrawn = values | {name: self.tunable[name].from_unit(rng.random()) for name in switches}
-            repaired = self._satisfy(redrawn)
+        movable = [name for name in self.tunable if name in self.constrained or name in self.children]
+        for _ in range(_REPAIR_TRIES if repaired is None else 0):
+            elsewhere = {name: self.tunable[name].from_unit(rng.random()) for name in movable}
+            repaired = self._satisfy(values | elsewhere)
             if repaired is not None:
                 break
         if repaired is None:

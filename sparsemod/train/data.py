@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -17,10 +18,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset, default_collate
 
 from sparsemod.errors import DataError, user_code
+from sparsemod.train.checks import Inputs, as_inputs, as_labels, as_tensor_on, kind_of
 
 __all__ = ["Batch", "Data", "Inputs", "LoaderData", "TensorData", "open_data"]
 
-Inputs = Tensor | PackedSequence
 Batch = tuple[Inputs, Tensor]
 
 N_PROBED = 16
@@ -114,9 +115,6 @@ class LoaderData:
     classes: int | None
     device: torch.device
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_example", self._first())
-
     @property
     def n_samples(self) -> int:
         """Samples of the data set, before the collate function."""
@@ -150,8 +148,7 @@ class LoaderData:
 
     def example(self) -> Inputs:
         """Return one input as a batch of one; of packed sequences the longest of the first samples."""
-        inputs: Inputs = self._example  # type: ignore[attr-defined]
-        return inputs
+        return self._first
 
     def _batch(self, indices: list[int]) -> Batch:
         with user_code("dataset"):
@@ -159,14 +156,15 @@ class LoaderData:
         with user_code("collate_fn"):
             batch = self.collate_fn(items)
         if not isinstance(batch, tuple | list) or len(batch) != 2:
-            raise DataError(f"collate_fn must return (inputs, labels), got {_kind(batch)}")
-        x, y = _inputs(batch[0], self.device), _labels(batch[1], self.classes, self.device)
+            raise DataError(f"collate_fn must return (inputs, labels), got {kind_of(batch)}")
+        x, y = as_inputs(batch[0], self.device), as_labels(batch[1], self.classes, self.device)
         n_inputs = int(x.batch_sizes[0]) if isinstance(x, PackedSequence) else len(x)
         if n_inputs != len(y):
             found = f"{n_inputs} inputs and {len(y)} labels"
             raise DataError(f"collate_fn must return one label an input, got {found}")
         return x, y
 
+    @cached_property
     def _first(self) -> Inputs:
         # Several samples and not one, since collate functions that squeeze their labels fail on a single
         # sample.
@@ -217,18 +215,24 @@ def open_data(
         raise DataError(f"a dataset needs a length, {type(dataset).__name__} has none") from error
     if n_samples == 0:
         raise DataError("the dataset is empty")
+
+    def loaded(collate: Callable[[list[Any]], Any]) -> Data:
+        data = LoaderData(items, collate, classes, where)
+        data.example()  # what is wrong with the first samples is said now
+        return data
+
     if collate_fn is not None:
-        return LoaderData(items, collate_fn, classes, where)
+        return loaded(collate_fn)
     tensors = _tensors(items)
     if tensors is None:
         first = _pair(items, 0)
         n_bytes = first[0].nbytes * n_samples
         if n_bytes > memory_limit_bytes or _changes(items):
-            return LoaderData(items, default_collate, classes, where)
+            return loaded(default_collate)
         tensors = _stack(items, first)
     if tensors[0].nbytes > memory_limit_bytes and where.type != "cpu":
-        return LoaderData(items, default_collate, classes, where)
-    return TensorData(_to(tensors[0], where).contiguous(), _labels(tensors[1], classes, where))
+        return loaded(default_collate)
+    return TensorData(as_tensor_on(tensors[0], where).contiguous(), as_labels(tensors[1], classes, where))
 
 
 def _tensors(dataset: Any) -> tuple[Tensor, Tensor] | None:
@@ -248,12 +252,12 @@ def _pair(dataset: Any, index: int) -> tuple[Tensor, Tensor]:
         item = dataset[index]
     if not isinstance(item, tuple | list) or len(item) != 2:
         raise DataError(
-            f"a sample must be (input, label), sample {index} is {_kind(item)}; or give a collate_fn"
+            f"a sample must be (input, label), sample {index} is {kind_of(item)}; or give a collate_fn"
         )
     try:
         return torch.as_tensor(item[0]), torch.as_tensor(item[1])
     except (TypeError, ValueError, RuntimeError) as error:
-        kinds = f"({_kind(item[0])}, {_kind(item[1])})"
+        kinds = f"({kind_of(item[0])}, {kind_of(item[1])})"
         raise DataError(f"a sample must hold tensors or numbers, sample {index} is {kinds}") from error
 
 
@@ -278,37 +282,6 @@ def _stack(dataset: Any, first: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     return x, default_collate(labels)
 
 
-def _inputs(x: Any, device: torch.device) -> Inputs:
-    if isinstance(x, PackedSequence):
-        moved: PackedSequence = x.to(device)  # type: ignore[arg-type]
-        return moved.float() if moved.data.is_floating_point() else moved
-    if not isinstance(x, Tensor):
-        raise DataError(f"inputs must be a tensor or a PackedSequence, got {_kind(x)}")
-    return _to(x, device)
-
-
-def _to(x: Tensor, device: torch.device) -> Tensor:
-    return x.to(device, torch.float32) if x.is_floating_point() else x.to(device)
-
-
-def _labels(y: Any, classes: int | None, device: torch.device) -> Tensor:
-    if not isinstance(y, Tensor):
-        raise DataError(f"labels must be a tensor of class indices, got {_kind(y)}")
-    if y.dim() == 2 and y.shape[1] == 1:
-        y = y.squeeze(1)
-    if y.dim() != 1:
-        raise DataError(f"labels must be one class index a sample, got labels of shape {tuple(y.shape)}")
-    if y.is_floating_point() and not torch.equal(y, y.round()):
-        raise DataError(f"labels must be whole class indices, got {float(y[y != y.round()][0])}")
-    indices: Tensor = y.to(device, torch.int64)
-    if len(indices):
-        low, high = (int(value) for value in torch.aminmax(indices))
-        if low < 0 or (classes is not None and high >= classes):
-            bound = "the number of classes" if classes is None else classes
-            raise DataError(f"labels must be in [0, {bound}), got {low if low < 0 else high}")
-    return indices
-
-
 def _batch_sizes(n_samples: int, batch_size: int) -> list[int]:
     """Cut a pass into batches; a last single sample joins the one before: batch norm cannot train on it."""
     if batch_size < 1:
@@ -324,9 +297,3 @@ def _batch_sizes(n_samples: int, batch_size: int) -> list[int]:
 
 def _draw(n_samples: int, n: int, seed: int) -> Tensor:
     return torch.randperm(n_samples, generator=torch.Generator().manual_seed(seed))[:n]
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {len(value)}"
-    return type(value).__name__

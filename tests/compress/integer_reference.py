@@ -101,3 +101,37 @@ def global_average(q):
     half = np.where(total > 0, count // 2, -(count // 2))
     shifted = total + half
     return np.sign(shifted) * (np.abs(shifted) // count)
+
+
+def lstm(q, grid_in, weights, grid_hidden, cell_scale):
+    """The interpreter's LSTM, 8-bit state and 16-bit cell; q: (N, T, F) stored integers -> (N, T, H).
+
+    Gates have 12 bits behind the point, and 15 behind sigmoid and tanh, which are rounded from float.
+    """
+    from_input, from_hidden = weights
+    width = from_hidden.values.shape[1]
+    reals_x = grid_in.scale * from_input.scales.numpy().astype(np.float64) * 2**12
+    reals_h = grid_hidden.scale * from_hidden.scales.numpy().astype(np.float64) * 2**12
+    w_x = from_input.values.numpy().astype(np.int64).T
+    w_h = from_hidden.values.numpy().astype(np.int64).T
+    bias = 0 if from_input.bias is None else from_input.bias.numpy().astype(np.int64)
+    hidden = np.full((len(q), width), grid_hidden.zero_point, np.int64)
+    cell = np.zeros((len(q), width), np.int64)
+    outputs = []
+    for t in range(q.shape[1]):
+        x = per_channel((q[:, t] - grid_in.zero_point) @ w_x + bias, reals_x)
+        h = per_channel((hidden - grid_hidden.zero_point) @ w_h, reals_h)
+        gates = int16(int16(x) + int16(h)) / 2**12
+        enter, keep, new, out = np.split(gates, 4, 1)
+        enter, keep, out = (int16(np.floor(2**15 / (1 + np.exp(-g)) + 0.5)) for g in (enter, keep, out))
+        new = int16(np.floor(np.tanh(new) * 2**15 + 0.5))
+        kept = int16(multiply(keep * cell, 2.0**-15))
+        cell = int16(kept + int16(multiply(enter * new, 2.0**-30 / cell_scale)))
+        level = int16(np.floor(np.tanh(cell * cell_scale) * 2**15 + 0.5))
+        hidden = saturate(multiply(out * level, 2.0**-30 / grid_hidden.scale), grid_hidden.zero_point)
+        outputs.append(hidden)
+    return np.stack(outputs, 1)
+
+
+def int16(x):
+    return np.clip(x, -(2**15), 2**15 - 1).astype(np.int64)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from sparsemod.compress.groups import Slices
 from sparsemod.compress.masks import (
-    Slices,
     apply_masks,
     magnitude_masks,
     match_names,

@@ -168,6 +168,28 @@ def test_the_ramp_must_lie_within_the_training():
         PruningHook(0.5, start=0.8)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"structure": "2:4"}, "'2:4' has one sparsity and so no ramp"),
+        ({"structure": "filter"}, "scope must be 'local'"),
+        ({"structure": "row"}, "structure must be"),
+        ({"scope": "layer"}, "scope must be 'global' or 'local'"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_at_once(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PruningHook(0.5, **arguments)
+
+
+def test_whole_filters_can_be_pruned_in_training():
+    net = small_net()
+    train(net, PruningHook(0.5, structure="filter", scope="local", exclude=["6.weight"]), 10)
+    for layer in (net[0], net[3]):
+        assert int((layer.weight == 0).flatten(1).all(dim=1).sum()) == 4
+        assert int((layer.bias == 0).sum()) == 4
+
+
 # Channels that are wholly pruned
 
 

@@ -14,6 +14,7 @@ from sparsemod.candidate import Candidate, Evaluation, Status
 from sparsemod.errors import ExecutorError
 from sparsemod.evaluate.executors import InlineExecutor, ProcessExecutor
 from sparsemod.evaluate.task import Job
+from sparsemod.evaluate.worker import place
 
 ROOT = Path(__file__).parents[2]
 
@@ -200,6 +201,7 @@ sys.path[:0] = [{root!r}, {tests!r}]
 from evaluate_functions import Toy, scripted
 from sparsemod.candidate import Candidate
 from sparsemod.evaluate.task import Job
+from sparsemod.evaluate.worker import place
 
 def jobs(*actions):
     return [Job(i, Candidate({{"action": a}}, 1, "sobol"), 1, i) for i, a in enumerate(actions)]
@@ -269,3 +271,12 @@ def test_a_class_typed_into_a_session_is_refused(monkeypatch):
         ExecutorError, match=r"^net cannot be sent to worker processes: it is defined in a note"
     ):
         ProcessExecutor(Toy(net=net), 1, scripted)
+
+
+@pytest.mark.parametrize(
+    ("device", "slot", "placed"),
+    [("cpu", 1, "cpu"), ("cuda", 0, "cuda:0"), ("cuda", 3, "cuda:1"), ("cuda:1", 0, "cuda:1")],
+)
+def test_workers_share_out_the_gpus(monkeypatch, device, slot, placed):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert place(Toy(device=device), slot).device == placed

@@ -49,7 +49,7 @@ class Sum(nn.Module):
 
 
 def network(name):
-    """Return a network of the operator that a name such as ``conv3x3s2_32x32x3_16`` stands for, and its input."""
+    """Return a network of the operator that a name (``conv3x3s2_32x32x3_16``) stands for, and an input."""
     head, *numbers = name.removesuffix("_odd").split("_")
     if head == "fc":
         inputs, outputs = map(int, numbers)

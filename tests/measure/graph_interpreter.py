@@ -156,7 +156,7 @@ UNARY = {
 }
 
 
-def compute(operator, xs, shapes):  # noqa: C901
+def compute(operator, xs, shapes):
     kind, a = operator.kind, operator.attributes
     x = xs[0]
     if kind in {"conv_2d", "depthwise_conv_2d"}:
@@ -200,7 +200,9 @@ def compute(operator, xs, shapes):  # noqa: C901
         index[a["axis"]] = slice(a["begin"], a["end"], a["stride"])
         y = x[tuple(index)]
     elif kind in {"mean", "sum", "reduce_max", "reduce_min"}:
-        function = {"mean": torch.mean, "sum": torch.sum, "reduce_max": torch.amax, "reduce_min": torch.amin}[kind]
+        function = {"mean": torch.mean, "sum": torch.sum, "reduce_max": torch.amax, "reduce_min": torch.amin}[
+            kind
+        ]
         y = function(x, a["axes"]).reshape(shapes[0])
     elif kind in {"resize_nearest_neighbor", "resize_bilinear"}:
         y = resize(operator, x, shapes[0])

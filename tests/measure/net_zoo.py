@@ -156,7 +156,9 @@ def cnn_lstm():
         y, _ = m.r(y)
         return m.f(y[:, -1, :])
 
-    return Lambda(forward, c=nn.Conv1d(3, 8, 3, padding=1), r=nn.LSTM(8, 6, batch_first=True), f=nn.Linear(6, 3))
+    return Lambda(
+        forward, c=nn.Conv1d(3, 8, 3, padding=1), r=nn.LSTM(8, 6, batch_first=True), f=nn.Linear(6, 3)
+    )
 
 
 @zoo(1, 5, 2, 8, 8)
@@ -335,12 +337,16 @@ def shared_weights():
 def parametrized():
     from torch.nn.utils.parametrizations import weight_norm
 
-    return nn.Sequential(weight_norm(nn.Conv1d(3, 4, 3, dilation=2, padding=2)), nn.ReLU(), nn.Flatten(), nn.Linear(120, 2))
+    return nn.Sequential(
+        weight_norm(nn.Conv1d(3, 4, 3, dilation=2, padding=2)), nn.ReLU(), nn.Flatten(), nn.Linear(120, 2)
+    )
 
 
 @zoo(1, 5, 16, exact=False)
 def normalised():
-    return nn.Sequential(nn.Linear(16, 8), nn.LayerNorm(8), nn.GELU(), nn.GroupNorm(1, 5), nn.Flatten(), nn.Linear(40, 2))
+    return nn.Sequential(
+        nn.Linear(16, 8), nn.LayerNorm(8), nn.GELU(), nn.GroupNorm(1, 5), nn.Flatten(), nn.Linear(40, 2)
+    )
 
 
 class Packed(nn.Module):
@@ -351,7 +357,7 @@ class Packed(nn.Module):
 
     def forward(self, x):
         y, (h, _) = self.r(x)
-        y, lengths = pad_packed_sequence(y, batch_first=True)
+        y, _ = pad_packed_sequence(y, batch_first=True)
         return self.f(h[-1]) + self.f(y[torch.arange(len(y)), -1])
 
 

@@ -42,7 +42,9 @@ def assert_same_function(net, x):
 EXACT = [name for name, (_, _, exact) in ZOO.items() if exact]
 
 
-@pytest.mark.parametrize("name", [name for name in EXACT if name != "parametrized"])  # weight norm of zeros is NaN
+@pytest.mark.parametrize(
+    "name", [name for name in EXACT if name != "parametrized"]
+)  # weight norm of zeros is NaN
 @pytest.mark.parametrize("share", [0.4, 0.9])
 def test_removing_dead_channels_keeps_the_function(name, share):
     net, x = built(name)
@@ -50,7 +52,9 @@ def test_removing_dead_channels_keeps_the_function(name, share):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from(["plain_cnn", "residual", "squeeze_excite", "inception", "conv1d"]))
+@given(
+    st.integers(0, 10**6), st.sampled_from(["plain_cnn", "residual", "squeeze_excite", "inception", "conv1d"])
+)
 def test_any_pattern_of_dead_channels_keeps_the_function(seed, name):
     net, x = built(name, seed)
     before = n_parameters(lower(net, x))
@@ -110,7 +114,11 @@ def test_death_spreads_to_later_layers_and_back_to_what_only_they_read():
 
 def test_depthwise_layers_lose_the_channel_too():
     net = nn.Sequential(
-        nn.Conv2d(2, 6, 1), nn.ReLU(), nn.Conv2d(6, 12, 3, groups=6, bias=False), nn.ReLU(), nn.Conv2d(12, 2, 1)
+        nn.Conv2d(2, 6, 1),
+        nn.ReLU(),
+        nn.Conv2d(6, 12, 3, groups=6, bias=False),
+        nn.ReLU(),
+        nn.Conv2d(12, 2, 1),
     )
     with torch.no_grad():
         net[0].weight[4] = 0

@@ -11,18 +11,23 @@ from sparsemod.measure.targets import CORES as ALL_CORES
 from sparsemod.measure.targets import Target, find_target, generic
 
 # The largest error of each core's fit over the convolutions larger than 1x1, and over everything else.
-LARGEST = {"cortex-m0+": (0.06, 0.06), "cortex-m3": (0.07, 0.08), "cortex-m4": (0.08, 0.17), "cortex-m55": (0.12, 0.20)}
+LARGEST = {
+    "cortex-m0+": (0.06, 0.06),
+    "cortex-m3": (0.07, 0.08),
+    "cortex-m4": (0.08, 0.17),
+    "cortex-m55": (0.12, 0.20),
+}
 
 
 @pytest.mark.parametrize("name", COUNTED)
 @pytest.mark.parametrize("core", CORES)
 def test_a_kernel_is_predicted_within_the_error_of_the_fit(name, core):
-    if core == "cortex-m55" and name == "conv1d_k3_1x128x8_16":
-        pytest.skip("the M55's fit is 34 % off here")
     graph, operator = lowered_kernel(name)
     counted = COUNTED[name][CORES.index(core)]
-    large = name.startswith(("conv3", "conv5", "conv1d"))
-    assert instructions(graph, operator, core, "cmsis-nn") == pytest.approx(counted, rel=LARGEST[core][not large])
+    other = not name.startswith(("conv3", "conv5", "conv1d"))
+    outlier = (core, name) == ("cortex-m55", "conv1d_k3_1x128x8_16")  # a short row of few channels
+    error = 0.35 if outlier else LARGEST[core][other]
+    assert instructions(graph, operator, core, "cmsis-nn") == pytest.approx(counted, rel=error)
 
 
 @pytest.mark.parametrize("name", [name for name, counts in COUNTED.items() if counts[4]])

@@ -51,7 +51,9 @@ def test_position_rearranges_columns_as_numpy_does(wanted, present):
     axes = [Axis(n) for n in (2, 3, 4, 5)]
     values = np.random.default_rng(0).random((2, 3, 4, 5))
     columns = position(tuple(axes[i] for i in wanted), tuple(axes[i] for i in present))
-    np.testing.assert_array_equal(values.transpose(wanted).ravel()[columns], values.transpose(present).ravel())
+    np.testing.assert_array_equal(
+        values.transpose(wanted).ravel()[columns], values.transpose(present).ravel()
+    )
 
 
 @pytest.mark.parametrize("shape", [(1, 280), (1, 8, 35), (8, 5, 7), (1, 2, 4, 5, 7), (1, 8, 5, 7, 1)])

@@ -97,7 +97,11 @@ def test_flattening_costs_no_operator_but_permutes_the_columns():
 )
 def test_global_average_pooling_is_an_average_pool(pool):
     graph = lower(nn.Sequential(nn.Conv2d(3, 4, 1), pool, nn.Flatten(), nn.Linear(4, 2)), IMAGE)
-    assert [operator.kind for operator in graph.operators] == ["conv_2d", "average_pool_2d", "fully_connected"]
+    assert [operator.kind for operator in graph.operators] == [
+        "conv_2d",
+        "average_pool_2d",
+        "fully_connected",
+    ]
     assert graph.operators[1].attributes["filter"] == (8, 8)
 
 
@@ -147,7 +151,9 @@ def test_a_one_dimensional_convolution_is_an_image_of_height_one():
     assert graph.operators[0].weights[0].values.shape == (8, 1, 5, 6)
 
 
-@pytest.mark.parametrize("name", ["plain_cnn", "residual", "depthwise_separable", "conv1d", "sensor_window", "cnn_lstm"])
+@pytest.mark.parametrize(
+    "name", ["plain_cnn", "residual", "depthwise_separable", "conv1d", "sensor_window", "cnn_lstm"]
+)
 def test_images_and_sequences_are_never_transposed(name):
     graph = lower(*built(name))
     assert not [operator for operator in graph.operators if operator.kind == "transpose"]
@@ -238,7 +244,10 @@ def test_quantization_stubs_are_identities():
 def test_what_no_runtime_has_is_counted_and_named_with_its_module():
     net = nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Mish())
     graph = lower(net, torch.zeros(1, 6))
-    assert [(op.kind, op.module) for op in graph.unexportable()] == [("other:layer_norm", "1"), ("other:mish", "2")]
+    assert [(op.kind, op.module) for op in graph.unexportable()] == [
+        ("other:layer_norm", "1"),
+        ("other:mish", "2"),
+    ]
     assert [tensor.shape for tensor in graph.tensors] == [(1, 6), (1, 4), (1, 4), (1, 4)]
     assert n_parameters(graph) == 24 + 4 + 8
 
@@ -258,7 +267,9 @@ def test_dropout_and_identity_are_nothing():
 
 def test_a_value_that_two_operators_read_is_not_fused_away():
     graph = assert_same_function(
-        Lambda(lambda m, x: m.c(x).relu() + m.c(x).sigmoid() + (y := m.c(x)) * y.relu(), c=nn.Conv2d(3, 2, 1)),
+        Lambda(
+            lambda m, x: m.c(x).relu() + m.c(x).sigmoid() + (y := m.c(x)) * y.relu(), c=nn.Conv2d(3, 2, 1)
+        ),
         torch.randn(1, 3, 4, 4),
     )
     assert "relu" in [operator.kind for operator in graph.operators]

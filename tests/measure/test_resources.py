@@ -19,7 +19,11 @@ def test_a_residual_stays_in_ram_while_the_branch_is_computed():
     class Block(nn.Module):
         def __init__(self, residual):
             super().__init__()
-            self.a, self.b, self.residual = nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1), residual
+            self.a, self.b, self.residual = (
+                nn.Conv2d(8, 8, 3, padding=1),
+                nn.Conv2d(8, 8, 3, padding=1),
+                residual,
+            )
 
         def forward(self, x):
             y = self.b(self.a(x))
@@ -31,7 +35,12 @@ def test_a_residual_stays_in_ram_while_the_branch_is_computed():
 
 
 def test_ram_is_not_that_of_the_largest_module():
-    net = Lambda(lambda m, x: torch.cat([m.a(x), m.b(x), m.c(x)], 1), a=nn.Conv2d(2, 4, 1), b=nn.Conv2d(2, 4, 1), c=nn.Conv2d(2, 4, 1))
+    net = Lambda(
+        lambda m, x: torch.cat([m.a(x), m.b(x), m.c(x)], 1),
+        a=nn.Conv2d(2, 4, 1),
+        b=nn.Conv2d(2, 4, 1),
+        c=nn.Conv2d(2, 4, 1),
+    )
     n = 8 * 8 * 4
     # while they are joined, the three branches and the result live; the input is gone
     assert ram(net, (1, 2, 8, 8)) == 2 * 3 * n
@@ -51,12 +60,15 @@ def test_float_activations_are_four_times_as_large():
 
 def test_a_reshape_shares_its_buffer_only_in_the_c_runtime():
     net = Lambda(
-        lambda m, x: m.r(m.c(x).transpose(1, 2))[0][:, -1], c=nn.Conv1d(4, 64, 1), r=nn.LSTM(64, 4, batch_first=True)
+        lambda m, x: m.r(m.c(x).transpose(1, 2))[0][:, -1],
+        c=nn.Conv1d(4, 64, 1),
+        r=nn.LSTM(64, 4, batch_first=True),
     )
     graph = lower(net, torch.zeros(1, 4, 32))
     assert [operator.kind for operator in graph.operators][:2] == ["conv_2d", "reshape"]
     n = 32 * 64
-    assert arena(graph, "c").n_bytes == n + 128
+    state, gates = 16, 4 * 16  # 4 int8 and 4 int16 of state, 4 gates of 4 int16, aligned
+    assert arena(graph, "c").n_bytes == n + 128 + state + gates
     assert arena(graph, "tflite-micro").n_bytes == 2 * n
 
 
@@ -70,13 +82,22 @@ def test_kernels_of_the_target_get_their_scratch_memory():
     assert measure(graph, find_target("STM32F446"), "c").working_memory_bytes == plain
 
 
+def test_a_recurrent_layer_needs_its_state_and_gates():
+    graph = lower(Lambda(lambda m, x: m.r(x)[0], r=nn.LSTM(16, 32)), torch.zeros(10, 1, 16))
+    tensors, gates, state = 160 + 320, 4 * 2 * 32, 3 * 32
+    assert arena(graph, "tflite-micro").n_bytes == tensors + gates  # its state is the interpreter's
+    assert arena(graph, "c").n_bytes == tensors + gates + state
+
+
 def test_pruning_makes_the_model_smaller_in_the_c_runtime():
     net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(576, 10))
     sizes = []
     for share in (0.0, 0.5, 0.9):
         with torch.no_grad():
             for layer in (net[0], net[3]):
-                threshold = layer.weight.abs().flatten().kthvalue(max(1, int(share * layer.weight.numel()))).values
+                threshold = (
+                    layer.weight.abs().flatten().kthvalue(max(1, int(share * layer.weight.numel()))).values
+                )
                 layer.weight[layer.weight.abs() < threshold] = 0
         graph = lower(net, torch.zeros(1, 3, 8, 8))
         sizes.append(measure(graph, GENERIC, "c"))
@@ -107,8 +128,8 @@ def test_the_two_models_of_the_sparse_paper():
     assert resources.working_memory_inputs_outputs_bytes == 120
 
 
-# Parameters, multiply-accumulates, arena of the interpreter on a host and on a Cortex-M4, bytes of constants in the
-# file, 8 of which are the shape that its reshape operator is given.
+# Parameters, multiply-accumulates, arena of the interpreter on a host and on a Cortex-M4, bytes of constants
+# in the file, 8 of which are the shape that its reshape operator is given.
 MLPERF = {
     "kws": (22604, 2656768, 16000, 16000, 24376 - 8),
     "ic": (77706, 12501632, 49152, 49728, 78752 - 8),

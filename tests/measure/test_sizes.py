@@ -67,7 +67,9 @@ def test_an_lstm_is_eight_matrices_and_four_biases():
     graph = lower(Lambda(lambda m, x: m.r(x)[0], r=nn.LSTM(5, 7)), torch.zeros(6, 1, 5))
     matrices, biases = 4 * 7 * (5 + 7), 4 * 7
     assert n_parameters(graph) == matrices + biases
-    total = {runtime: sum(weight_bytes(w, runtime) for w in graph.weights()) for runtime in ("c", "tflite-micro")}
+    total = {
+        runtime: sum(weight_bytes(w, runtime) for w in graph.weights()) for runtime in ("c", "tflite-micro")
+    }
     assert total == {"c": matrices + 4 * biases + 8 * 5, "tflite-micro": matrices + 4 * biases + 8 * 4}
 
 

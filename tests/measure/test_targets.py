@@ -18,7 +18,9 @@ class Fields:
 
 
 def test_the_catalogue_is_complete_and_consistent():
-    assert {"nRF52840", "STM32F446", "STM32L4R5", "STM32F746", "STM32H743", "RP2040", "generic"} <= set(TARGETS)
+    assert {"nRF52840", "STM32F446", "STM32L4R5", "STM32F746", "STM32H743", "RP2040", "generic"} <= set(
+        TARGETS
+    )
     assert {target.core for target in TARGETS.values()} == set(CORES)
     for name, target in TARGETS.items():
         assert target.name == name
@@ -34,7 +36,9 @@ def test_a_board_is_found_in_any_case():
 
 
 def test_a_misspelt_board_is_named_with_the_nearest():
-    with pytest.raises(ConfigError, match=r"target 'STM32F44' is not in the catalogue \(did you mean 'STM32F446'\?\)"):
+    with pytest.raises(
+        ConfigError, match=r"target 'STM32F44' is not in the catalogue \(did you mean 'STM32F446'\?\)"
+    ):
         find_target("STM32F44")
 
 
@@ -61,7 +65,9 @@ def test_a_target_of_ones_own():
 
 
 def test_an_unknown_core_is_named_with_the_nearest():
-    with pytest.raises(ConfigError, match=r"\[TARGET\] core: expected one of .*'cortex-m44' \(did you mean 'cortex-m4'\?\)"):
+    with pytest.raises(
+        ConfigError, match=r"\[TARGET\] core: expected one of .*'cortex-m44' \(did you mean 'cortex-m4'\?\)"
+    ):
         resolve_target(None, None, Fields(core="cortex-m44"))
 
 

@@ -1,1 +1,1 @@
-"""How traced PyTorch operations become the operators of a microcontroller runtime, a module for each family."""
+"""How traced PyTorch operations become operators of a microcontroller, a module for each family."""

@@ -17,60 +17,11 @@ from torch import Tensor
 
 from sparsemod.measure.graph import Weight
 from sparsemod.measure.layers import Trace
-from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Axes, Axis, Layout, sizes
+from sparsemod.measure.lowering.drafts import FUSES_ACTIVATION, Bound, DraftOperator, DraftTensor, Parts
+from sparsemod.measure.values import Node, Value
 
-__all__ = ["FUSES_ACTIVATION", "Bound", "Builder", "DraftOperator", "DraftTensor", "Handler", "Parts", "array"]
-
-FUSES_ACTIVATION = {
-    "conv_2d",
-    "depthwise_conv_2d",
-    "fully_connected",
-    "add",
-    "sub",
-    "mul",
-    "max_pool_2d",
-    "average_pool_2d",
-    "transpose_conv",
-}
-
-
-@dataclass(slots=True, eq=False)
-class DraftTensor:
-    """A tensor of the operator list; `n_readers` is the largest number of readers of a value that lies in it."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    n_readers: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class DraftOperator:
-    """An operator that later operations may still be fused into."""
-
-    kind: str
-    inputs: list[int]
-    outputs: list[int]
-    weights: list[Weight]
-    attributes: dict[str, Any]
-    module: str
-    n_macs: int = 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Bound:
-    """Where a value lies: a tensor of the operator list and the layout of the value in it."""
-
-    tensor: int
-    layout: Layout
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """A value that is a stack along dimension 0 and is made, part for part, only when it is read."""
-
-    items: tuple[Callable[[], Bound], ...]
+__all__ = ["Builder", "Handler", "array", "constant"]
 
 
 @dataclass(slots=True, eq=False)
@@ -157,8 +108,12 @@ class Builder:
         attributes = dict(attributes or {})
         if kind in FUSES_ACTIVATION:
             attributes.setdefault("activation", "none")
-        outputs = [self.add_tensor(f"{node.module}:{kind}" if node.module else kind, s, dtype) for s in shapes]
-        draft = DraftOperator(kind, list(inputs), outputs, list(weights), attributes, node.module, int(n_macs))
+        outputs = [
+            self.add_tensor(f"{node.module}:{kind}" if node.module else kind, s, dtype) for s in shapes
+        ]
+        draft = DraftOperator(
+            kind, list(inputs), outputs, list(weights), attributes, node.module, int(n_macs)
+        )
         self.operators.append(draft)
         for output in outputs:
             self.writer[output] = draft
@@ -215,9 +170,10 @@ class Builder:
         return self.arranged(node, bound, bound.layout.logical)
 
     def whole_dim(self, node: Node, bound: Bound, dim: int) -> tuple[Bound, int]:
-        """Make a dimension one axis and one entry of the tensor's shape; return the value and the entry's index.
+        """Make a dimension one axis and one entry of the tensor's shape; return the value and the entry.
 
-        A dimension of size 1 has no place in memory: it is put before the axes of the dimensions that follow it.
+        A dimension of size 1 has no place in memory: it is put before the axes of the dimensions that follow
+        it.
         """
         merged = bound.layout.merged(dim)
         if merged is None:  # in PyTorch's order the axes of a dimension are neighbours
@@ -272,9 +228,7 @@ class Builder:
         shape = self.tensors[items[0].tensor].shape
         tensors = [self.shaped(node, item.tensor, shape) for item in items]
         dtype = self.tensors[tensors[0]].dtype
-        output = self.emit(
-            node, "pack", tensors, (len(items), *shape), attributes={"axis": 0}, dtype=dtype
-        )
+        output = self.emit(node, "pack", tensors, (len(items), *shape), attributes={"axis": 0}, dtype=dtype)
         axis = Axis(len(items))
         first = items[0]
         return Bound(output, Layout(((axis,), *first.layout.dims), (axis, *first.layout.order)))

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsemod.measure.graph import Weight
-from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Axes, Axis, Layout, sizes
-from sparsemod.measure.lowering.builder import Bound, Builder, DraftOperator, Handler, array
+from sparsemod.measure.lowering.builder import Builder, Handler, array
+from sparsemod.measure.lowering.drafts import Bound, DraftOperator
 from sparsemod.measure.lowering.other import lower_other
 from sparsemod.measure.lowering.windows import apply_padding
+from sparsemod.measure.values import Node
 
 __all__ = ["HANDLERS", "Image", "as_image", "image_layout", "image_order"]
 
@@ -23,10 +24,12 @@ Image = tuple[int, tuple[Axes, Axes, Axes, Axes]]
 
 
 def image_dims(layout: Layout, n_spatial: int) -> tuple[Axes, Axes, Axes, Axes]:
-    """Return the axes of batch, height, width and channel of a value that PyTorch counts as (N) C (D) (H) W."""
+    """Return the axes of batch, height, width and channel of a value that PyTorch counts as (N) C (H) (W)."""
     dims = layout.dims if len(layout.dims) == n_spatial + 2 else ((), *layout.dims)
     batch, channel, *spatial = dims
-    height, width = ((), ()) if n_spatial == 0 else ((), spatial[0]) if n_spatial == 1 else (spatial[0], spatial[1])
+    height, width = (
+        ((), ()) if n_spatial == 0 else ((), spatial[0]) if n_spatial == 1 else (spatial[0], spatial[1])
+    )
     return batch, height, width, channel
 
 
@@ -213,5 +216,3 @@ HANDLERS: dict[str, Handler] = {
     "conv_transpose3d": _transposed,
     "batch_norm": _batch_norm,
 }
-
-

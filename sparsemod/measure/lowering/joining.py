@@ -1,90 +1,15 @@
-"""Operations that cut tensors apart, join, pad and repeat them."""
+"""Operations that join tensors and pad them."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Axes, Axis, Layout
-from sparsemod.measure.lowering.builder import Bound, Builder, Handler, Parts
+from sparsemod.measure.lowering.builder import Builder, Handler
 from sparsemod.measure.lowering.convolution import as_image, image_layout
-from sparsemod.measure.lowering.elementwise import activation, unary
+from sparsemod.measure.lowering.drafts import Bound
 from sparsemod.measure.lowering.other import lower_other
+from sparsemod.measure.values import Node, Value
 
 __all__ = ["HANDLERS"]
-
-
-def _slice(builder: Builder, node: Node) -> None:
-    a = node.arguments
-    source = a["self"]
-    n = source.shape[a["dim"]]
-    start, stop, step = slice(a["start"], a["end"], a["step"]).indices(n)
-    raw = builder.raw(source)
-    if isinstance(raw, Parts) and a["dim"] == 0:
-        builder.bind(node.outputs[0], Parts(raw.items[start:stop:step]))
-        return
-    dim = a["dim"] % len(source.shape)
-    builder.bind(node.outputs[0], builder.sliced(node, builder.get(source), dim, start, stop, step))
-
-
-def _dropped(bound: Bound, dim: int) -> Bound:
-    dims = bound.layout.dims
-    return Bound(bound.tensor, Layout((*dims[:dim], *dims[dim + 1 :]), bound.layout.order))
-
-
-def _one(builder: Builder, node: Node, source: Value, dim: int, index: int) -> Bound:
-    raw = builder.raw(source)
-    if isinstance(raw, Parts) and dim == 0:
-        return raw.items[index]()
-    return _dropped(builder.sliced(node, builder.get(source), dim, index, index + 1), dim)
-
-
-def _select(builder: Builder, node: Node) -> None:
-    source = node.arguments["self"]
-    dim = node.arguments["dim"] % len(source.shape)
-    index = int(node.arguments["index"]) % source.shape[dim]
-    builder.bind(node.outputs[0], _one(builder, node, source, dim, index))
-
-
-def _unbind(builder: Builder, node: Node) -> None:
-    source = node.arguments["self"]
-    dim = node.arguments["dim"] % len(source.shape)
-    for i, out in enumerate(node.outputs):
-        if out is not None and builder.reads(out):
-            builder.bind(out, _one(builder, node, source, dim, i))
-
-
-def _split(builder: Builder, node: Node) -> None:
-    """Lower chunk, split and split_with_sizes; parts that nothing reads are not made."""
-    source = node.arguments["self"]
-    dim = node.arguments["dim"] % len(source.shape)
-    start = 0
-    for out in node.outputs:
-        if out is None:
-            continue
-        stop = start + out.shape[dim]
-        if builder.reads(out):
-            builder.bind(out, builder.sliced(node, builder.get(source), dim, start, stop))
-        start = stop
-
-
-def _index_select(builder: Builder, node: Node) -> None:
-    source, index = node.arguments["self"], node.arguments["index"]
-    if index.data is None or source.shape[node.arguments["dim"]] != 1 or index.data.numel() != 1:
-        lower_other(builder, node)
-        return
-    builder.bind(node.outputs[0], builder.raw(source))
-
-
-def _index(builder: Builder, node: Node) -> None:
-    """Lower indexing of dimensions of size 1, which sorting a batch of one sequence does."""
-    source, out = node.arguments["self"], node.outputs[0]
-    if out is not None and out.shape == source.shape:
-        positions = [(i, x) for i, x in enumerate(node.arguments["indices"]) if x is not None]
-        if all(x.data is not None and source.shape[i] == 1 for i, x in positions):
-            builder.bind(out, builder.get(source))
-            return
-    lower_other(builder, node)
 
 
 def _operands(builder: Builder, node: Node, values: list[Value]) -> list[Bound] | None:
@@ -231,71 +156,10 @@ def _expand(builder: Builder, node: Node) -> None:
     lower_other(builder, node)
 
 
-def _resize(builder: Builder, node: Node) -> None:
-    """Lower upsampling by a factor that output and input size give exactly."""
-    a, out = node.arguments, node.outputs[0]
-    source = a["self"] if "self" in a else a["input"]
-    n_spatial = 1 if node.op.endswith("1d") else 2
-    if out is None or source.data is not None:
-        lower_other(builder, node)
-        return
-    factors = [a[key] for key in ("scales", "scales_h", "scales_w") if a.get(key) is not None]
-    ratios = [o / n for o, n in zip(out.shape[2:], source.shape[2:], strict=True)]
-    if any(abs(f - r) > 1e-9 for f, r in zip(factors, ratios, strict=False)):
-        lower_other(builder, node)
-        return
-    tensor, (batch, _, _, channel) = as_image(builder, node, builder.get(source), n_spatial)
-    spatial = ((1,) if n_spatial == 1 else ()) + tuple(out.shape[2:])
-    shape = (builder.tensors[tensor].shape[0], *spatial, builder.tensors[tensor].shape[3])
-    corners = bool(a.get("align_corners"))
-    nearest = "nearest" in node.op
-    attributes: dict[str, Any] = {"align_corners": corners, "half_pixel_centers": not nearest and not corners}
-    kind = "resize_nearest_neighbor" if nearest else "resize_bilinear"
-    output = builder.emit(node, kind, [tensor], shape, attributes=attributes)
-    builder.bind(out, Bound(output, image_layout(batch, spatial, channel, n_spatial, len(out.shape))))
-
-
-def _softmax(builder: Builder, node: Node) -> None:
-    a = node.arguments
-    source = a["self"]
-    bound = builder.get(source)
-    dim = int(a["dim"]) % len(source.shape)
-    axes = bound.layout.dims[dim]
-    order = (*(axis for axis in bound.layout.order if axis not in axes), *axes)
-    bound = builder.arranged(node, bound, order)
-    n = source.shape[dim]
-    shape = builder.tensors[bound.tensor].shape
-    if shape[-1] != n:
-        rows = 1
-        for axis in order[: len(order) - len(axes)]:
-            rows *= axis.size
-        bound = Bound(builder.shaped(node, bound.tensor, (rows, n)), bound.layout)
-    kind = "log_softmax" if "log" in node.op else "softmax"
-    builder.bind(node.outputs[0], unary(builder, node, bound, kind, {"beta": 1.0}))
-
-
-def _threshold(builder: Builder, node: Node) -> None:
-    a = node.arguments
-    if float(a["threshold"]) == 0 and float(a["value"]) == 0:
-        activation(builder, node, 0.0, float("inf"))
-    else:
-        lower_other(builder, node)
-
-
 HANDLERS: dict[str, Handler] = {
-    "slice": _slice,
-    "select": _select,
-    "unbind": _unbind,
-    **dict.fromkeys(("chunk", "unsafe_chunk", "split", "unsafe_split", "split_with_sizes"), _split),
-    "index_select": _index_select,
-    "index": _index,
     "cat": _cat,
     "stack": _stack,
     "constant_pad_nd": _pad,
     "expand": _expand,
     "copy": _expand,
-    **dict.fromkeys(("upsample_nearest1d", "upsample_nearest2d"), _resize),
-    **dict.fromkeys(("upsample_linear1d", "upsample_bilinear2d"), _resize),
-    **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), _softmax),
-    "threshold": _threshold,
 }

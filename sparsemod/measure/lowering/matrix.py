@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsemod.measure.graph import Weight
-from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Axis, Layout, position, sizes
-from sparsemod.measure.lowering.builder import Bound, Builder, Handler, array, constant
+from sparsemod.measure.lowering.builder import Builder, Handler, array, constant
+from sparsemod.measure.lowering.drafts import Bound
 from sparsemod.measure.lowering.other import lower_other
+from sparsemod.measure.values import Node, Value
 
 __all__ = ["HANDLERS", "columns_last", "fully_connected"]
 

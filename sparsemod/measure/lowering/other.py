@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Layout
-from sparsemod.measure.lowering.builder import Bound, Builder, array, constant
+from sparsemod.measure.lowering.builder import Builder, array, constant
+from sparsemod.measure.lowering.drafts import Bound
+from sparsemod.measure.values import Node, Value
 
 __all__ = ["dtype_of", "lower_other"]
 
 
 def dtype_of(value: Value) -> str:
-    """Return ``float32`` for what is quantized later, bytes included, ``int32`` for indices, ``bool`` for masks."""
+    """Return ``float32`` for what is quantized later and bytes, ``int32`` for indices, ``bool`` for masks."""
     if value.dtype == torch.bool:
         return "bool"
     return "int32" if value.dtype in {torch.int16, torch.int32, torch.int64} else "float32"
@@ -42,5 +43,3 @@ def lower_other(builder: Builder, node: Node, n_macs: int = 0, name: str = "") -
     )
     for value, tensor, layout in zip(outputs, ids, layouts, strict=True):
         builder.bind(value, Bound(tensor, layout))
-
-

@@ -1,4 +1,4 @@
-"""Pooling and reductions."""
+"""Pooling, reductions and upsampling."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from math import inf, prod
 from typing import Any
 
-from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Layout
-from sparsemod.measure.lowering.builder import Bound, Builder, Handler
+from sparsemod.measure.lowering.builder import Builder, Handler
 from sparsemod.measure.lowering.convolution import as_image, image_layout
+from sparsemod.measure.lowering.drafts import Bound
 from sparsemod.measure.lowering.other import lower_other
 from sparsemod.measure.lowering.windows import apply_padding, needed, same
+from sparsemod.measure.values import Node, Value
 
 __all__ = ["HANDLERS"]
 
 _REDUCTIONS = {"mean": "mean", "sum": "sum", "amax": "reduce_max", "amin": "reduce_min"}
 
 
-def _pair(values: Any, n_spatial: int, fill: int) -> tuple[int, int]:  # noqa: ANN401
+def _pair(values: Any, n_spatial: int, fill: int) -> tuple[int, int]:
     items = [int(values)] if isinstance(values, int) else [int(v) for v in values]
     if len(items) == 1:
         items = items * n_spatial
@@ -92,7 +93,7 @@ def _emit_pool(
     filter_: tuple[int, int],
     stride: tuple[int, int],
     n_spatial: int,
-    axes: Any = None,  # noqa: ANN401
+    axes: Any = None,
 ) -> None:
     out = node.outputs[0]
     if out is None:
@@ -181,7 +182,7 @@ def _extreme(builder: Builder, node: Node) -> None:
 
 
 def _places(shape: tuple[int, ...], bound: Bound, reduced: set[Any]) -> list[int] | None:
-    """Return the entries of a tensor's shape that hold the axes to reduce; None where an entry holds others, too."""
+    """Return the entries of a shape that hold the axes to reduce; None where one holds others, too."""
     rest, places = list(bound.layout.order), []
     for i, n in enumerate(shape):
         held: list[Any] = []
@@ -194,11 +195,38 @@ def _places(shape: tuple[int, ...], bound: Bound, reduced: set[Any]) -> list[int
     return places
 
 
+def _resize(builder: Builder, node: Node) -> None:
+    """Lower upsampling by a factor that output and input size give exactly."""
+    a, out = node.arguments, node.outputs[0]
+    source = a["self"] if "self" in a else a["input"]
+    n_spatial = 1 if node.op.endswith("1d") else 2
+    if out is None or source.data is not None:
+        lower_other(builder, node)
+        return
+    factors = [a[key] for key in ("scales", "scales_h", "scales_w") if a.get(key) is not None]
+    ratios = [o / n for o, n in zip(out.shape[2:], source.shape[2:], strict=True)]
+    if any(abs(f - r) > 1e-9 for f, r in zip(factors, ratios, strict=False)):
+        lower_other(builder, node)
+        return
+    tensor, (batch, _, _, channel) = as_image(builder, node, builder.get(source), n_spatial)
+    spatial = ((1,) if n_spatial == 1 else ()) + tuple(out.shape[2:])
+    shape = (builder.tensors[tensor].shape[0], *spatial, builder.tensors[tensor].shape[3])
+    corners = bool(a.get("align_corners"))
+    nearest = "nearest" in node.op
+    attributes: dict[str, Any] = {"align_corners": corners, "half_pixel_centers": not nearest and not corners}
+    kind = "resize_nearest_neighbor" if nearest else "resize_bilinear"
+    output = builder.emit(node, kind, [tensor], shape, attributes=attributes)
+    builder.bind(out, Bound(output, image_layout(batch, spatial, channel, n_spatial, len(out.shape))))
+
+
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d"), _pool),
     **dict.fromkeys(
-        ("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d"), _adaptive
+        ("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d"),
+        _adaptive,
     ),
     **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(("max", "min"), _extreme),
+    **dict.fromkeys(("upsample_nearest1d", "upsample_nearest2d"), _resize),
+    **dict.fromkeys(("upsample_linear1d", "upsample_bilinear2d"), _resize),
 }

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsemod.measure.graph import Weight
-from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Axes, Axis, Layout, sizes
-from sparsemod.measure.lowering.builder import Bound, Builder, Handler, Parts, array
+from sparsemod.measure.lowering.builder import Builder, Handler, array
+from sparsemod.measure.lowering.drafts import Bound, Parts
 from sparsemod.measure.lowering.matrix import columns_last
 from sparsemod.measure.lowering.other import lower_other
+from sparsemod.measure.values import Node, Value
 
 __all__ = ["GATES", "HANDLERS"]
 
@@ -37,7 +38,9 @@ def _recurrent(builder: Builder, node: Node) -> None:
     packed = "batch_sizes" in a
     source: Value = a["data"] if packed else a["input"]
     hx = a["hx"] if isinstance(a["hx"], list) else [a["hx"]]
-    per_layer = (4 if a["has_biases"] else 2) + (1 if op == "lstm" and hx[0].shape[-1] != hx[-1].shape[-1] else 0)
+    per_layer = (4 if a["has_biases"] else 2) + (
+        1 if op == "lstm" and hx[0].shape[-1] != hx[-1].shape[-1] else 0
+    )
     n_directions = 2 if a["bidirectional"] else 1
     if (
         source.data is not None
@@ -46,7 +49,9 @@ def _recurrent(builder: Builder, node: Node) -> None:
         or per_layer not in {2, 4}
     ):
         n_steps = prod(source.shape[:-1])
-        lower_other(builder, node, n_macs=n_steps * sum(prod(p.shape) for p in a["params"] if len(p.shape) == 2))
+        lower_other(
+            builder, node, n_macs=n_steps * sum(prod(p.shape) for p in a["params"] if len(p.shape) == 2)
+        )
         return
     bound = builder.get(source)
     dims = bound.layout.dims
@@ -69,7 +74,9 @@ def _recurrent(builder: Builder, node: Node) -> None:
     dims = bound.layout.dims
     dims = dims[1:] if packed else (dims[1], dims[0], dims[2]) if time_major else dims
     builder.bind(out, Bound(bound.tensor, Layout(dims, bound.layout.order)))
-    builder.bind(node.outputs[1], Parts(tuple(_final(builder, node, x, i, n_directions) for i, x in enumerate(finals))))
+    builder.bind(
+        node.outputs[1], Parts(tuple(_final(builder, node, x, i, n_directions) for i, x in enumerate(finals)))
+    )
     if op == "lstm" and node.outputs[2] is not None:
         builder.bind(node.outputs[2], Parts(tuple(_cell_state(builder, node, x) for x in finals)))
 
@@ -79,7 +86,7 @@ def _layer(builder: Builder, node: Node, bound: Bound, params: list[Value], op: 
     gates = GATES[op]
     matrices = [array(p) for p in params[:2]]
     size = matrices[1].shape[1]
-    vectors = [array(p) for p in params[2:]] or [None, None]
+    vectors: list[NDArray[Any] | None] = [array(p) for p in params[2:]] or [None, None]
     bound, columns = columns_last(builder, node, bound)
     batch, time, features = bound.layout.dims
     rows = bound.layout.order[: len(bound.layout.order) - len(features)]
@@ -142,7 +149,7 @@ def _joined(builder: Builder, node: Node, outputs: list[Bound]) -> Bound:
     return Bound(joined, Layout((batch, time, axis), (*batch, *time, *axis)))
 
 
-def _final(builder: Builder, node: Node, output: Bound, index: int, n_directions: int) -> Any:  # noqa: ANN401
+def _final(builder: Builder, node: Node, output: Bound, index: int, n_directions: int) -> Any:
     """Return what makes the last state of a layer: its output at the last step, the first one in reverse."""
     n_steps = output.layout.shape[1]
     step = 0 if index % n_directions else n_steps - 1
@@ -158,7 +165,7 @@ def _final(builder: Builder, node: Node, output: Bound, index: int, n_directions
     return make
 
 
-def _cell_state(builder: Builder, node: Node, output: Bound) -> Any:  # noqa: ANN401
+def _cell_state(builder: Builder, node: Node, output: Bound) -> Any:
     """Return what gives the operator the last cell state as a second output, which no runtime here has."""
     made: list[Bound] = []
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from sparsemod.measure.values import Node, Value
 from sparsemod.measure.layout import Layout
-from sparsemod.measure.lowering.builder import Bound, Builder, Handler, Parts
+from sparsemod.measure.lowering.builder import Builder, Handler
+from sparsemod.measure.lowering.drafts import Bound, Parts
 from sparsemod.measure.lowering.other import dtype_of, lower_other
+from sparsemod.measure.values import Node, Value
 
 __all__ = ["HANDLERS", "regrouped"]
 
@@ -78,7 +79,9 @@ def _channel_shuffle(node: Node, layout: Layout) -> Layout | None:
 _REGROUP: dict[str, Callable[[Node, Layout], Layout | None]] = {
     **dict.fromkeys(_RESHAPES, lambda node, layout: layout.reshaped(_output_shape(node))),
     **dict.fromkeys(_IDENTITIES, lambda node, layout: layout),
-    **dict.fromkeys(("t", "transpose"), lambda node, layout: layout.permuted(_transposition(node, len(layout.dims)))),
+    **dict.fromkeys(
+        ("t", "transpose"), lambda node, layout: layout.permuted(_transposition(node, len(layout.dims)))
+    ),
     "permute": lambda node, layout: layout.permuted([int(d) for d in node.arguments["dims"]]),
     "channel_shuffle": _channel_shuffle,
     "native_channel_shuffle": _channel_shuffle,
@@ -110,7 +113,9 @@ def _lower(builder: Builder, node: Node) -> None:
         bound = builder.canonical(node, bound)
         layout = regrouped(node, bound.layout)
     if layout is None:
-        raise RuntimeError(f"{node.op} from {bound.layout.shape} to {_output_shape(node)} cannot be expressed")
+        raise RuntimeError(
+            f"{node.op} from {bound.layout.shape} to {_output_shape(node)} cannot be expressed"
+        )
     builder.bind(node.outputs[0], Bound(bound.tensor, layout))
 
 

@@ -1,12 +1,12 @@
-"""Padding of sliding windows: what a runtime can express as SAME or VALID, and what needs an operator of its own."""
+"""Padding of sliding windows: what a runtime expresses as SAME or VALID, and what needs an operator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
 
-from sparsemod.measure.values import Node, Value
 from sparsemod.measure.lowering.builder import Builder
+from sparsemod.measure.values import Node, Value
 
 __all__ = ["apply_padding", "needed", "same"]
 
@@ -14,7 +14,11 @@ Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
 def needed(
-    size: Sequence[int], out: Sequence[int], filter_: Sequence[int], stride: Sequence[int], before: Sequence[int]
+    size: Sequence[int],
+    out: Sequence[int],
+    filter_: Sequence[int],
+    stride: Sequence[int],
+    before: Sequence[int],
 ) -> Pads:
     """Return the rows and columns of padding (before, after) that the windows really touch.
 
@@ -32,7 +36,8 @@ def needed(
         ((1, 0), (1, 0))
     """
     (top, bottom), (left, right) = (
-        (b, max(0, (o - 1) * s + f - n - b)) for n, o, f, s, b in zip(size, out, filter_, stride, before, strict=True)
+        (b, max(0, (o - 1) * s + f - n - b))
+        for n, o, f, s, b in zip(size, out, filter_, stride, before, strict=True)
     )
     return (top, bottom), (left, right)
 
@@ -75,8 +80,13 @@ def apply_padding(
     _, height, width, _ = builder.tensors[tensor].shape
     pads = needed((height, width), out, filter_, stride, before)
     draft = builder.fusable(source)
-    if draft is not None and draft.kind == "pad" and draft.outputs == [tensor] and draft.attributes["value"] == value:
-        batch, (top, bottom), (left, right), channel = draft.attributes["paddings"]
+    if (
+        draft is not None
+        and draft.kind == "pad"
+        and draft.outputs == [tensor]
+        and draft.attributes["value"] == value
+    ):
+        batch, (top, _), (left, _), channel = draft.attributes["paddings"]
         inner = builder.tensors[draft.inputs[0]].shape
         joined = needed(inner[1:3], out, filter_, stride, (top + before[0], left + before[1]))
         if (batch, channel) == ((0, 0), (0, 0)) and _expressible(inner[1:3], joined, out, filter_, stride):
