@@ -10,8 +10,9 @@ from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 
 from sparsemod.compress.checks import ALL, ALL_PRUNABLE, names
+from sparsemod.compress.groups import Structure
 from sparsemod.compress.lifecycle import Cut, ScheduledUpdateModifier
-from sparsemod.compress.masks import Structure, apply_masks, match_names, prunable_parameters
+from sparsemod.compress.masks import apply_masks, match_names, prunable_parameters
 from sparsemod.compress.modifier import SparsificationTypes
 from sparsemod.compress.props import Argument
 from sparsemod.compress.recipe_errors import LifecycleError, RecipeError, RecipeStateError
