@@ -19,8 +19,6 @@ from sparsemod.compress.recipe_errors import LifecycleError, RecipeError, Recipe
 
 __all__ = ["MaskModifier", "find_parameters", "mask_structure"]
 
-LEAVE = "Whether the masks stay after the end."
-
 
 class MaskModifier(ScheduledUpdateModifier):
     """Keeps masks on parameters. A subclass says at each update which.

@@ -16,13 +16,15 @@ from sparsemod.compress.modifier import SparsificationTypes
 from sparsemod.compress.props import Argument
 from sparsemod.compress.qat import FakeQuantizedPasses
 from sparsemod.compress.quantization_scheme import (
+    OLDER,
+    OlderArguments,
     int8_scheme,
     int8_schemes,
     is_float,
     module_names,
     n_batches,
 )
-from sparsemod.compress.recipe_errors import RecipeError
+from sparsemod.compress.recipe_errors import RecipeArgumentError, RecipeError
 from sparsemod.compress.trace import record
 from sparsemod.errors import nearest
 
@@ -30,7 +32,7 @@ __all__ = ["QuantizationModifier"]
 
 
 @PyTorchModifierYAML()
-class QuantizationModifier(ScheduledModifier):
+class QuantizationModifier(OlderArguments, ScheduledModifier):
     """Quantization-aware training: from its start on the network's forward pass runs on int8 grids.
 
     The arithmetic is that of the microcontroller runtimes: weights symmetric with a scale for each output
@@ -53,6 +55,7 @@ class QuantizationModifier(ScheduledModifier):
         end_epoch: Must be -1.
         submodules: Names of the modules that are quantized, the whole network by default (older recipes).
         exclude_module_types: Further types for `ignore` (older recipes).
+        older: What else older recipes hold, see `OlderArguments`.
     """
 
     changes = (SparsificationTypes.quantization, SparsificationTypes.structured)
@@ -88,7 +91,12 @@ class QuantizationModifier(ScheduledModifier):
         end_epoch: float = -1.0,
         submodules: Sequence[str] | None = None,
         exclude_module_types: Sequence[str] | None = None,
+        **older: Any,
     ) -> None:
+        unknown = [name for name in older if name not in OLDER]
+        if unknown:
+            hint = nearest(unknown[0], OLDER)
+            raise RecipeArgumentError(f"QuantizationModifier has no argument {', '.join(unknown)}{hint}")
         if end_epoch != -1:
             raise RecipeError(f"QuantizationModifier: end_epoch must be -1, not {end_epoch!r}")
         super().__init__(start_epoch=start_epoch, end_epoch=-1.0, end_comparator=-1)
@@ -104,6 +112,7 @@ class QuantizationModifier(ScheduledModifier):
             strict=strict,
             submodules=submodules,
             exclude_module_types=exclude_module_types,
+            **{name: older.get(name) for name in OLDER},
         )
         self._passes: FakeQuantizedPasses | None = None
         self._active = False

@@ -15,7 +15,7 @@ __all__ = ["load_recipe_yaml_str", "parse_recipe_variables"]
 
 MAX_BYTES = 1_000_000
 EXTENSIONS = (".md", ".yaml", ".yml")
-FRONT_MATTER = re.compile(r"\A\s*^---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
+FRONT_MATTER = re.compile(r"^---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
 def load_recipe_yaml_str(source: str | Path) -> str:
@@ -23,25 +23,27 @@ def load_recipe_yaml_str(source: str | Path) -> str:
 
     Args:
         source: The YAML itself (any text with a line break), or the path of a ``.yaml`` file or of a markdown
-            file that holds the YAML between two ``---`` lines at its start.
+            file that holds the YAML between two ``---`` lines; nothing or a comment stands before them.
 
     Raises:
         FrontMatterError: The markdown file has no such part.
         RecipeError: There is no such file, its extension is another, it is no text or too large.
     """
     if isinstance(source, str) and ("\n" in source or "\r" in source):
-        match = FRONT_MATTER.match(source)
-        return match.group(1) if match else source
+        source = source.replace("\r\n", "\n")
+        return _front_matter(source) if source.lstrip().startswith(("---", "<!--")) else source
     path, shown = Path(source), str(source)[:100]
     if shown.startswith("zoo:"):
         raise RecipeError(f"{shown}: recipes are read from files, not downloaded")
     if path.suffix.lower() not in EXTENSIONS:
         raise RecipeError(f"{shown}: expected a recipe file ending in {', '.join(EXTENSIONS)}, or YAML text")
     text = _read(path)
-    match = FRONT_MATTER.match(text)
-    if match is None and path.suffix.lower() == ".md":
-        raise FrontMatterError(f"{path}: expected a recipe between two '---' lines at the start")
-    return match.group(1) if match else text
+    if path.suffix.lower() != ".md":
+        return text
+    found = _front_matter(text)
+    if found == text:
+        raise FrontMatterError(f"{path}: expected a recipe between two '---' lines")
+    return found
 
 
 def parse_recipe_variables(overrides: Mapping[str, Any] | str | None) -> dict[str, Any]:
@@ -74,6 +76,11 @@ def parse_recipe_variables(overrides: Mapping[str, Any] | str | None) -> dict[st
             raise RecipeError(f"recipe variables: expected name=value, not '{pair.strip()}'")
         pairs[name] = _number(values[0])
     return pairs
+
+
+def _front_matter(text: str) -> str:
+    match = FRONT_MATTER.search(text)
+    return match.group(1) if match else text
 
 
 def _read(path: Path) -> str:

@@ -187,6 +187,8 @@ class TestFloat:
             {"ignore": ["6"]}, {"ignore": ["Linear"]}, {"exclude_module_types": ["Linear"]},
             {"submodules": ["0", "4"]},
             {"scheme_overrides": {"6": {"weights": None, "input_activations": None}}},
+            {"scheme_overrides": {"Linear": {"input_activations": "null"}}},
+            {"scheme_overrides": {"6": {"weights": None, "input_activations": {"num_bits": 8}}}},
             {"ignore": ["Sequential"]},
         ],
     )  # fmt: skip
@@ -216,6 +218,9 @@ class TestArguments:
             {"scheme": {"input_activations": {"symmetric": True}}}, {"scheme": "tensorrt"},
             {"scheme": {"weight": {}}},
             {"scheme": {"weights": None}}, {"scheme": {"weights": None, "input_activations": None}},
+            {"scheme": {"weights": {"num_bits": 8}, "input_activations": None}}, {"weight_bits": 4},
+            {"tensorrt": True},
+            {"reduce_range": True}, {"ignored": ["a"]},
             {"scheme_overrides": {"Linear": {"weights": {"num_bits": 4}}}}, {"strict": "no"},
         ],
     )  # fmt: skip
@@ -251,6 +256,7 @@ class TestArguments:
                 scheme_overrides={"Linear": "default"}, freeze_bn_stats_epoch=3, num_calibration_steps=4,
                 strict=False,
                 submodules=["a"], exclude_module_types=["B"], model_fuse_fn_name="no_fuse",
+                quantize_linear_activations=0, quantize_embeddings=1, tensorrt=False, weight_bits=8,
             ),
         ],
     )  # fmt: skip

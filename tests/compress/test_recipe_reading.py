@@ -44,6 +44,11 @@ class TestSources:
         path.write_text(f"---\n{RANGE.format(7)}---\n# Title\n\nNot: yaml: at all\n")
         assert end(str(path)) == 7
 
+    def test_markdown_file_with_a_comment_first(self, tmp_path):
+        path = tmp_path / "card.md"
+        path.write_text(f"<!--\nLicence: some\n-->\n\n---\n{RANGE.format(7)}---\n# Title\n\n---\nmore\n---\n")
+        assert end(str(path)) == end(path.read_text()) == 7
+
     def test_markdown_file_without_front_matter(self, tmp_path):
         path = tmp_path / "card.md"
         path.write_text("# Title\n")
@@ -303,3 +308,95 @@ def test_dates_and_versions_stay_text():
 def test_aliases_within_limits_are_fine():
     recipe = parse_recipe("names: &n ['re:.*weight']\n" + RANGE.format(3) + "  - !Any {params: *n}\n")
     assert recipe.modifiers[1].arguments == {"params": ["re:.*weight"]}
+
+
+CARD = """<!--
+A licence
+-->
+
+---
+# Epochs and rates
+num_epochs: &num_epochs 12.0
+init_lr: &init_lr 5e-3
+recovery_start: &recovery_start 6
+
+# Quantization
+quantization_start_epoch: &quantization_start_epoch 9
+freeze: &freeze 10.5
+milestones: &milestones [10, 11]
+mask_type: &mask_type [1, 4]
+
+training_modifiers:
+  - !EpochRangeModifier
+    start_epoch: 0.0
+    end_epoch: *num_epochs
+
+  # pruning
+  - !SetLearningRateModifier
+    start_epoch: 0.0
+    learning_rate: *init_lr
+
+  - !LearningRateModifier
+    start_epoch: *recovery_start
+    end_epoch: *quantization_start_epoch
+    lr_class: CosineAnnealingWarmRestarts
+    lr_kwargs:
+      lr_min: 0.00001
+      cycle_epochs: 3
+    init_lr: *init_lr
+
+  - !SetWeightDecayModifier
+    start_epoch: *recovery_start
+    weight_decay: 0.0
+
+  - !LearningRateModifier
+    start_epoch: *quantization_start_epoch
+    lr_class: MultiStepLR
+    lr_kwargs:
+      milestones: *milestones
+      gamma: 0.1
+    init_lr: 0.001
+
+pruning_modifiers:
+  - !GMPruningModifier
+    params:
+      - features.0.weight
+      - re:classifier.*.weight
+    init_sparsity: 0.05
+    final_sparsity: 0.75
+    mask_type: *mask_type
+    start_epoch: 1.0
+    end_epoch: 6.0
+    update_frequency: 0.5
+    log_types: __ALL__
+
+quantization_modifiers:
+  - !QuantizationModifier
+      start_epoch: *quantization_start_epoch
+      disable_quantization_observer_epoch: *freeze
+      freeze_bn_stats_epoch: *freeze
+      quantize_linear_activations: 0
+      tensorrt: False # no target of this kind
+      exclude_module_types: ['LayerNorm', 'Tanh']
+      submodules:
+        - features
+        - classifier
+---
+
+# A card
+
+---
+And a rule above.
+"""
+
+
+def test_recipe_card_as_people_write_them():
+    manager = ScheduledModifierManager.from_yaml(CARD)
+    assert len(manager.modifiers) == 7
+    assert (manager.min_epochs, manager.max_epochs) == (0, 12)
+    (pruning,) = manager.pruning_modifiers
+    assert (pruning.params, pruning.mask_type) == (["features.0.weight", "re:classifier.*.weight"], [1, 4])
+    (quantization,) = manager.quantization_modifiers
+    assert quantization.submodules == ["features", "classifier"]
+    assert quantization.disable_quantization_observer_epoch == 10.5
+    assert str(ScheduledModifierManager.from_yaml(str(manager))) == str(manager)
