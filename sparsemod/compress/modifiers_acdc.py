@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from sparsemod.compress.checks import boolean, in_range, number
 from sparsemod.compress.lifecycle import TOLERANCE, PyTorchModifierYAML
 from sparsemod.compress.masks import Scope, magnitude_masks
-from sparsemod.compress.modifiers_masks import MaskModifier, mask_structure
+from sparsemod.compress.modifiers_masks import MaskModifier, check_mask_type, mask_structure
 from sparsemod.compress.props import Argument
 from sparsemod.compress.recipe_errors import RecipeError
 
@@ -73,6 +73,15 @@ class ACDCPruningModifier(MaskModifier):
             momentum_buffer_reset=momentum_buffer_reset,
             mask_type=list(mask_type) if isinstance(mask_type, tuple) else mask_type,
         )
+
+    def validate(self) -> None:
+        """Check what the arguments mean together.
+
+        Raises:
+            RecipeError: They contradict each other.
+        """
+        words = ("unstructured", "block4")
+        check_mask_type(self.mask_type, words, compression_sparsity=self.compression_sparsity)
 
     def leaves_masks(self) -> bool:
         """Say whether the masks stay after the end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,14 +11,14 @@ from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 
 from sparsemod.compress.checks import ALL, ALL_PRUNABLE, names
-from sparsemod.compress.groups import Structure
+from sparsemod.compress.groups import Structure, parse_n_of_m
 from sparsemod.compress.lifecycle import Cut, ScheduledUpdateModifier
 from sparsemod.compress.masks import apply_masks, match_names, prunable_parameters
 from sparsemod.compress.modifier import SparsificationTypes
 from sparsemod.compress.props import Argument
 from sparsemod.compress.recipe_errors import LifecycleError, RecipeError, RecipeStateError
 
-__all__ = ["MaskModifier", "find_parameters", "mask_structure"]
+__all__ = ["MaskModifier", "check_mask_type", "find_parameters", "mask_structure"]
 
 
 class MaskModifier(ScheduledUpdateModifier):
@@ -155,3 +156,27 @@ def mask_structure(mask_type: Any) -> Structure:
     ):
         return (mask_type[0], mask_type[1])
     raise RecipeError(f"mask_type must be a word or [rows, columns], not {mask_type!r}")
+
+
+def check_mask_type(mask_type: Any, words: Sequence[str], **sparsities: Any) -> None:
+    """Check that a ``mask_type`` is known, and one of N:M goes with the sparsities, of which it has only one.
+
+    Args:
+        mask_type: As the recipe says it.
+        words: The words that are allowed, beside N:M and blocks.
+        sparsities: The sparsities of the modifier, by argument.
+
+    Raises:
+        RecipeError: It is not, or does not.
+    """
+    structure = mask_structure(mask_type)
+    if isinstance(structure, str) and (n_of_m := parse_n_of_m(structure)) is not None:
+        implied = 1.0 - n_of_m[0] / n_of_m[1]
+        for name, value in sparsities.items():
+            if not isinstance(value, float) or not math.isclose(value, implied, abs_tol=5e-3):
+                raise RecipeError(
+                    f"mask_type {structure} has no ramp: {name} must be {implied:g}, not {value}"
+                )
+    elif structure not in words and not isinstance(structure, tuple):
+        allowed = ", ".join([*words, "N:M", "[rows, columns]"])
+        raise RecipeError(f"mask_type must be one of {allowed}, not {structure!r}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +11,12 @@ from torch.nn import Module, Parameter
 from sparsemod.compress.checks import ALL_PRUNABLE, boolean, in_range, names, one_of
 from sparsemod.compress.lifecycle import PyTorchModifierYAML
 from sparsemod.compress.masks import magnitude_masks
-from sparsemod.compress.modifiers_masks import MaskModifier, find_parameters, mask_structure
+from sparsemod.compress.modifiers_masks import (
+    MaskModifier,
+    check_mask_type,
+    find_parameters,
+    mask_structure,
+)
 from sparsemod.compress.props import Argument
 from sparsemod.compress.recipe_errors import RecipeError
 from sparsemod.compress.schedules import interpolate
@@ -27,7 +30,6 @@ __all__ = [
 
 FROM_PARAM = "__FROM_PARAM__"
 INTERPOLATIONS = ("linear", "cubic", "inverse_cubic")
-N_OF_M = re.compile(r"(\d+):(\d+)")
 
 _fraction = in_range("final_sparsity", 0.0, 1.0, low_open=True, high_open=True)
 
@@ -120,19 +122,12 @@ class GMPruningModifier(MaskModifier):
                 raise RecipeError(
                     "final_sparsity must be one fraction where all parameters are ranked together"
                 )
-        structure = mask_structure(self.mask_type)
-        match = N_OF_M.fullmatch(structure) if isinstance(structure, str) else None
-        if match is not None:
-            implied = 1.0 - int(match[1]) / max(1, int(match[2]))
-            for name in ("init_sparsity", "final_sparsity"):
-                value = getattr(self, name)
-                if not isinstance(value, float) or not math.isclose(value, implied, abs_tol=5e-3):
-                    raise RecipeError(
-                        f"mask_type {structure} has no ramp: {name} must be {implied:g}, not {value}"
-                    )
-        elif structure not in self.structures() and not isinstance(structure, tuple):
-            allowed = ", ".join(self.structures())
-            raise RecipeError(f"mask_type must be one of {allowed}, N:M, [rows, columns], not {structure!r}")
+        check_mask_type(
+            self.mask_type,
+            self.structures(),
+            init_sparsity=self.init_sparsity,
+            final_sparsity=self.final_sparsity,
+        )
 
     def structures(self) -> tuple[str, ...]:
         """Return the words that `mask_type` may be."""

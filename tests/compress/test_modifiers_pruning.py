@@ -300,6 +300,11 @@ class TestAlternating:
         assert self.modifier(1, 11, 2).end_epoch == 9
         assert self.modifier(1, 12, 2).end_epoch == 12
 
+    @pytest.mark.parametrize("mask_type", ["filter", "2:4", "blocks"])
+    def test_mask_types_that_do_not_fit(self, mask_type):
+        with pytest.raises(ValueError, match="mask_type"):
+            self.modifier(mask_type=mask_type)
+
     @pytest.mark.parametrize("span", [(0, 5, 5), (0.5, 20, 5), (0, 20.5, 5), (0, 20, 0), (-1, 20, 5)])
     def test_refused(self, span):
         with pytest.raises(ValueError):
