@@ -7,6 +7,7 @@ import pytest
 
 from sparsemod import config
 from sparsemod.config import RunConfig, TargetConfig, configuration
+from sparsemod.measure.targets import resolve_target
 
 FILES = sorted((Path(__file__).parents[1] / "configs").glob("*.cfg"))
 BY_NAME = {path.stem: path for path in FILES}
@@ -29,6 +30,13 @@ def test_file_loads_as_a_test_with_the_switch_off(name, tmp_path):
     path = tmp_path / "config.cfg"
     path.write_text(text.replace("train = true", "train = false"))
     assert config.TestConfig.from_file(path).arm == "779_0"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+def test_board_of_the_file_is_known(path):
+    run = RunConfig.from_file(path)
+    board = resolve_target(run.target, run.flops, run.target_spec)
+    assert board.clock_hz == {"minimal": 80e6, "full": 48e6, "small-mcu": 32e6, "large-mcu": 480e6}[path.stem]
 
 
 def test_minimal_file_has_the_documented_keys_and_no_other():

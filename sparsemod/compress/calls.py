@@ -35,6 +35,7 @@ _QUESTIONS = """
     rand randn randint randperm
 """
 _UNTRACKED = frozenset(_QUESTIONS.split())
+_EMPTY = frozenset(("empty", "empty_like", "new_empty"))
 _DROPOUT = frozenset(f"{kind}dropout" for kind in ("", "alpha_", "feature_", "feature_alpha_")) | frozenset(
     f"dropout{n}d" for n in (1, 2, 3)
 )
@@ -140,7 +141,8 @@ class CallSequence(TorchFunctionMode):
         kwargs = kwargs or {}
         name, in_place = _name(func, args, kwargs)
         if name in _UNTRACKED:
-            return func(*args, **kwargs)
+            made = func(*args, **kwargs)
+            return made.zero_() if name in _EMPTY else made  # garbage in a buffer would widen its range
         target = args[0] if in_place and args else kwargs.get("input")
         inputs: dict[int, Tensor] = {}
         args = _resolve(args, inputs, name == "setitem")

@@ -107,8 +107,8 @@ def activation_qparams(low: float, high: float) -> QParams:
     Example:
         >>> activation_qparams(0.0, 2.55)
         QParams(scale=0.009999999776482582, zero_point=-128, bits=8)
-        >>> activation_qparams(-1.0, 1.0).zero_point
-        0
+        >>> activation_qparams(-1.0, 3.0).zero_point
+        -64
     """
     low, high = min(low, 0.0), max(high, 0.0)
     scale = float(np.float32((high - low) / 255))

@@ -9,7 +9,7 @@ out in int8 arithmetic when it is called again (see `calls`, `resolve` and `step
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -86,6 +86,8 @@ class QuantizedNet:
         scheme: How it was quantized.
         activations: Every value with its grid, in the order of the calls; empty for ``dynamic`` and ``none``.
         weights: Every quantized weight, in the order of the calls.
+        inner: Grids of the values inside statically quantized recurrent layers: call, name, grid. The names
+            are those of `recurrent_cells`; ``h`` and ``c`` are the states of all layers and directions.
     """
 
     def __init__(
@@ -94,10 +96,12 @@ class QuantizedNet:
         forward: Callable[[Any], Any],
         activations: tuple[Activation, ...] = (),
         weights: tuple[Weight, ...] = (),
+        inner: Mapping[int, Mapping[str, QParams]] | None = None,
     ) -> None:
         self.scheme = scheme
         self.activations = activations
         self.weights = weights
+        self.inner = inner or {}
         self._forward = forward
 
     def __call__(self, inputs: Any) -> Any:
@@ -178,7 +182,12 @@ def _quantize_static(
             ]
     grids = tuple(root.qparams for root in resolution.roots)
     forward = partial(_static_pass, net, steps, positions_of(trace.nodes), grids[: trace.n_inputs])
-    return QuantizedNet(scheme, forward, tuple(_activations(trace, grids)), tuple(weights))
+    inner = {
+        position: {name: node.observation.grid(name) for name in node.observation.low}
+        for position, node in enumerate(trace.nodes)
+        if node.observation is not None and not node.dynamic
+    }
+    return QuantizedNet(scheme, forward, tuple(_activations(trace, grids)), tuple(weights), inner)
 
 
 def _static_pass(

@@ -209,8 +209,9 @@ class _Watch:
         return lambda x: self.at(name, F.linear(x, weight, bias))
 
     def at(self, name: str, x: Tensor) -> Tensor:
-        if name.rpartition(".")[2].startswith(("lstm_", "sigmoid", "tanh")):
-            return x  # their grids are prescribed
+        if name.rpartition(".")[2].startswith(("lstm_", "sigmoid", "tanh", "c_part")):
+            return x  # their grids are prescribed, or the cell state's
+        name = "c" if name == "c_sum" else name
         low, high = torch.aminmax(x)
         self.low.setdefault(name, []).append(low)
         self.high.setdefault(name, []).append(high)

@@ -38,15 +38,16 @@ def _lstm(
     from_input = arithmetic.dense(f"{name}.lstm_x", w_ih, bias)
     from_hidden = arithmetic.dense(f"{name}.lstm_h", w_hh, None)
     width = w_hh.shape[1]
+    factors = torch.ones(4 * width, device=w_hh.device)
+    factors[2 * width : 3 * width] = 2
 
     def step(x: Tensor, state: State) -> State:
         h, c = state
-        gates = at("lstm_gates", x + from_hidden(h))
-        enter, keep = at("lstm_sigmoid", torch.sigmoid(gates[:, : 2 * width])).chunk(2, 1)
-        new = at("lstm_tanh", _tanh(gates[:, 2 * width : 3 * width]))
-        out = at("lstm_sigmoid", torch.sigmoid(gates[:, 3 * width :]))
-        c = at("c", at("c", keep * c) + at("c", enter * new))
-        return at("h", out * at("lstm_tanh", _tanh(c))), c
+        gates = torch.sigmoid(at("lstm_sum", x + from_hidden(h)) * factors)
+        gates[:, 2 * width : 3 * width].mul_(2).sub_(1)  # tanh(x) = 2 sigmoid(2 x) - 1
+        enter, keep, new, out = at("lstm_gates", gates).chunk(4, 1)
+        c = at("c_sum", at("c_part", keep * c) + at("c_part", enter * new))
+        return at("h", out * at("lstm_gates", _tanh(c))), c
 
     return from_input, step
 

@@ -33,11 +33,14 @@ from sparsemod.compress.roles import FIXED
 
 __all__ = ["AtRunTime", "Static"]
 
-_LSTM_GRIDS = {
-    "lstm_gates": QParams(2.0**-12, 0, 16),
-    "lstm_sigmoid": QParams(2.0**-15, 0, 16),
-    "lstm_tanh": QParams(2.0**-15, 0, 16),
+_PRESCRIBED = {
+    "lstm_sum": QParams(2.0**-12, 0, 16),
+    "lstm_gates": QParams(2.0**-15, 0, 16),
+    "sigmoid": FIXED["sigmoid"],
+    "tanh": FIXED["tanh"],
 }
+# Sums of two values on the same grid: only saturation remains.
+_SUMS = ("lstm_sum", "c_sum")
 
 
 class Static:
@@ -67,9 +70,10 @@ class Static:
         shared = len(weight) // 4 if is_lstm else 1
         held = quantize_weight(weight, bias, source.scale, rows, len(weight), shared)
         self.weights[f"weight_{'ih' if part.endswith('x') else 'hh'}_{layer}"] = held
-        grid = _LSTM_GRIDS["lstm_gates"] if is_lstm else self._grid(name)
+        grid = _PRESCRIBED["lstm_sum"] if is_lstm else self._grid(name)
         factors = rescale_factors(held.scales.double() * (source.scale / grid.scale))
-        values, offset = held.values.float(), None if held.bias is None else held.bias.float()
+        values = held.values.to(weight.dtype)
+        offset = None if held.bias is None else held.bias.to(weight.dtype)
 
         def run(x: Tensor) -> Tensor:
             accumulator = F.linear(centred(x, source), values, offset)
@@ -79,12 +83,13 @@ class Static:
 
     def at(self, name: str, x: Tensor) -> Tensor:
         """Round to the value's grid."""
-        return fake_quantize(x, self._grid(name))
+        grid = self._grid(name)
+        return x.clamp(*grid.real_range) if name in _SUMS else fake_quantize(x, grid)
 
     def _grid(self, name: str) -> QParams:
         if name not in self._grids:
-            fixed = {**_LSTM_GRIDS, "sigmoid": FIXED["sigmoid"], "tanh": FIXED["tanh"]}
-            self._grids[name] = fixed.get(name) or self._observation.grid(name)
+            observed = "c" if name in ("c_part", "c_sum") else name
+            self._grids[name] = _PRESCRIBED.get(name) or self._observation.grid(observed)
         return self._grids[name]
 
 

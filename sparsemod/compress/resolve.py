@@ -75,7 +75,6 @@ class Resolution:
 class _Resolver:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.roles: list[str] = []
         self.roots: dict[int, Root] = {}
         self.open: dict[int, bool] = {}  # a clamp behind this value may join its root
         self.bare: dict[int, bool] = {}  # the value is the root's own, so that a batch norm may join
@@ -115,7 +114,7 @@ class _Resolver:
     def compute(self, position: int, node: Node) -> str:
         for output in node.outputs:
             self.make_root(output, position)
-            if node.op in RECURRENT or node.op in FIXED:
+            if node.op in RECURRENT or node.op in FIXED or node.op == "embedding":  # have grids of their own
                 self.open[output] = False
         return "root"
 
@@ -190,13 +189,13 @@ def resolve(trace: Trace) -> Resolution:
 
 
 def _roots_to_round(trace: Trace, roles: list[str], roots: dict[int, Root]) -> set[int]:
+    """Return the roots that get a grid: all but run-time results and inputs that nothing static takes."""
+    any_dynamic = any(node.dynamic for node in trace.nodes)
     needed: set[int] = set()
     for value, root in roots.items():
-        dynamic = root.node is not None and trace.nodes[root.node].dynamic
-        floating = dynamic or (root.node is None and any(node.dynamic for node in trace.nodes))
+        floating = any_dynamic if root.node is None else trace.nodes[root.node].dynamic
         takers = [consumer for consumer in trace.consumers[value] if consumer >= 0]
-        static = any(roles[t] == "root" and not trace.nodes[t].dynamic for t in takers)
-        if static or not floating:
+        if not floating or any(roles[t] == "root" and not trace.nodes[t].dynamic for t in takers):
             needed.add(id(root))
     return needed
 

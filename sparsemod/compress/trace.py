@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from sparsemod.compress.calls import Call, CallSequence, eval_mode
 from sparsemod.compress.recurrent import RECURRENT, Observation, observe
 from sparsemod.compress.values import latest, map_tensors, tag, tensors_in, value_of
-from sparsemod.errors import CandidateError, ConfigError, user_code
+from sparsemod.errors import CandidateError, ConfigError, UnsupportedOperatorError, user_code
 
 __all__ = ["Node", "Ref", "Trace", "module_stack", "out_of_step", "record", "tagged_inputs"]
 
@@ -92,6 +92,7 @@ def record(net: nn.Module, batches: Iterable[Any], dynamic: tuple[type, ...] = (
 
     Raises:
         ConfigError: There is no batch.
+        UnsupportedOperatorError: A module is scripted.
         CandidateError: The network fails, takes another way on a later batch, or its output cannot be
         followed.
     """
@@ -140,6 +141,11 @@ def module_stack(net: nn.Module) -> Iterator[list[tuple[str, nn.Module]]]:
         handles.append(module.register_forward_hook(leave, always_call=True))
 
     for name, module in net.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise UnsupportedOperatorError(
+                f"quantization: scripted module {name or 'Net'} hides its operators"
+            )
+    for name, module in net.named_modules():
         watch(name, module)
     try:
         yield stack
@@ -161,7 +167,7 @@ def _record_batch(net: nn.Module, batch: Any, known: Trace | None, dynamic: tupl
     if not followed:
         raise CandidateError(
             "quantization: the network's output does not come from its input by torch functions that can be "
-            "seen (scripted modules and numpy cannot)"
+            "seen (numpy cannot)"
         )
     for value in followed:
         if value.index >= 0:

@@ -1,4 +1,34 @@
-"""The operator list: a network in the terms of a microcontroller runtime (TensorFlow Lite's words, NHWC)."""
+"""The operator list: a network in the terms of a microcontroller runtime (TensorFlow Lite's words, NHWC).
+
+Kinds, with their weights and their attributes beside ``activation``; whatever is fused is applied last:
+
+- ``conv_2d``: OHWI, groups in O (input channels / groups innermost); ``stride``, ``dilation``, ``padding``,
+  ``groups``. ``depthwise_conv_2d``: 1HWO, output o reads input o // ``depth_multiplier``.
+- ``transpose_conv``: OHWI; ``stride``, ``crop``: rows and columns cut off above and to the left of the full
+  output, which ends where the output's shape does.
+- ``fully_connected``: OI over the innermost I elements of the input in memory, whatever its shape.
+- ``max_pool_2d``, ``average_pool_2d``: ``filter``, ``stride``, ``padding``; padding has no part in an
+  average.
+- ``pad``: ``paddings`` (before, after) of each dimension, ``value`` (0, or minus infinity before a max pool:
+  the least value there is).
+- ``add``, ``sub``, ``mul``, ``div``, ``maximum``, ``minimum``: two inputs, or one and a weight that stands on
+  the side ``constant`` (``x`` left, ``y`` right, else None); shapes broadcast.
+- ``relu``, ``relu6``, ``relu_n1_to_1``, ``leaky_relu`` (``alpha``), ``prelu`` (a weight), ``elu``, ``gelu``
+  (``approximate``), ``logistic``, ``tanh``, ``hard_swish``, ``abs``, ``exp``, ``log``, ``neg``, ``sqrt``,
+  ``rsqrt``, ``sin``, ``cos``; ``softmax`` (``beta``) and ``log_softmax`` over the last dimension.
+- ``mean``, ``sum``, ``reduce_max``, ``reduce_min``: ``axes``, which the output no longer has.
+- ``reshape``; ``transpose``: ``permutation``; ``concatenation``: ``axis``; ``pack``: stack along a new
+  ``axis``; ``strided_slice``: ``axis``, ``begin``, ``end``, ``stride``; ``gather``: rows of a weight by
+  indices.
+- ``resize_nearest_neighbor``, ``resize_bilinear``: ``align_corners``, ``half_pixel_centers``.
+- ``batch_matmul``: ``adj_x``, ``adj_y``, ``constant`` as above.
+- ``unidirectional_sequence_lstm``, ``gru``, ``unidirectional_sequence_rnn`` over (batch, time, features):
+  ``hidden_size``, ``reverse``, ``activation`` (that of the state); first the weights of all gates from the
+  input, then those from the state, in the order input, forget, cell, output or reset, update, new. The state
+  starts at zero.
+- ``quantize``, ``dequantize``: between int8 and float32.
+- ``other:<name>``: what no runtime here has.
+"""
 
 from __future__ import annotations
 

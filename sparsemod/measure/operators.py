@@ -139,14 +139,14 @@ def _preference(node: Node, layout: Layout) -> tuple[Axes, tuple[int, ...]] | No
 
 
 def _follow(node: Node, layout: Layout) -> Layout | None:
+    """Return the layout after an operation that has no preference, or None where it cannot be told."""
     if node.op in views.HANDLERS:
         return views.regrouped(node, layout)
-    same = (
-        node.op in activations.HANDLERS | arithmetic.HANDLERS
-        and node.outputs[0] is not None
-        and node.outputs[0].shape == layout.shape
-    )
-    return layout if same else None
+    if node.op in {"constant_pad_nd", "slice"}:
+        return layout  # the axes stay, though their sizes change
+    out = node.outputs[0]
+    elementwise = node.op in activations.HANDLERS or node.op in arithmetic.HANDLERS
+    return layout if elementwise and out is not None and out.shape == layout.shape else None
 
 
 def _port(tensor: int, layout: Layout) -> Port:

@@ -21,9 +21,9 @@ def scratch_bytes(graph: OperatorGraph, operator: Operator, core: str, library: 
     sums for an average pool, on cores with DSP instructions; on the M55 int32 columns, and kernel sums of a
     fully connected layer. On the generic core there are none of these.
 
-    Recurrent layers on any core: the gates of a step, in int16 (the interpreter's LSTM keeps four vectors, its
-    state lies outside the arena); under `c` the state, too, int8 with the LSTM's cell state in int16. All are
-    float32 where the activations are.
+    Recurrent layers on any core: the gates of a step, in int16 (the interpreter's LSTM keeps four vectors,
+    its state lies outside the arena); under `c` the state, too, int8 with the LSTM's cell state in int16. All
+    are float32 where the activations are.
     """
     quantized = graph.tensors[operator.outputs[0]].dtype == "int8"
     hidden = operator.attributes.get("hidden_size", 0)

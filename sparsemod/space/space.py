@@ -173,9 +173,8 @@ class Space:
                 return f"{name}: missing"
             elif not isinstance(p, Derived) and (problem := p.problem(params[name])):
                 return problem
-        for name in self._derived.keys() & active:
-            expected = self._derived[name].compute(params)
-            if params[name] != expected:
+        for name, derived in self._derived.items():
+            if name in active and params[name] != (expected := derived.compute(params)):
                 return f"{name}: {params[name]!r} is not the derived value {expected!r}"
         return next((text for c in self._applying(active) if (text := c.problem(params))), None)
 

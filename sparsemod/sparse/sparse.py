@@ -9,6 +9,7 @@ from typing import Any, TypedDict, Unpack
 from torch import nn
 
 from sparsemod.config import RunConfig
+from sparsemod.evaluate.worker import refuse_reimport
 from sparsemod.sparse.progress import Reporter
 from sparsemod.sparse.run import RunResult, run
 from sparsemod.sparse.setup import prepare, split_arguments
@@ -131,6 +132,7 @@ class Sparse:
             ExecutorError: Work cannot be handed to the workers.
             SystemExit: Ctrl-C was pressed; the state is saved.
         """
+        refuse_reimport()
         reporter = Reporter(debug=self.config.debug)
         result = run(self._setup, reporter)
         reporter.result(result.table(), self._next_steps(result))

@@ -181,6 +181,17 @@ def test_prescribed_grids():
     assert made["log_softmax"] == (1 / 16, 127)
 
 
+@pytest.mark.parametrize("layer", [nn.Embedding(9, 4), nn.Sequential(nn.Embedding(9, 4), nn.Sigmoid())])
+def test_an_activation_behind_a_prescribed_grid_is_an_operator(layer):
+    net = Lambda(lambda net, x: F.relu(net.layer(x) - 0.0), layer=layer)
+    behind = Lambda(lambda net, x: F.relu(net.layer(x)), layer=layer)
+    tokens = torch.arange(9)
+    for model in (net, behind):
+        outputs = quantize(model, "post", [tokens])(tokens)
+        assert (outputs >= 0).all()
+        assert (outputs - model(tokens)).abs().max() < 0.03
+
+
 def test_an_average_rounds_the_stored_integers_half_away_from_zero():
     """With steps of 1 and zero stored as -128, 10 and 11 are stored as -118 and -117: the mean is -118."""
     net = Lambda(lambda net, x: x.mean(2))
@@ -262,6 +273,29 @@ def test_in_place_arithmetic_reaches_every_name_of_the_tensor():
     assert torch.equal(outputs, net(images()))
 
 
+def test_a_buffer_that_is_not_initialised_is_filled_as_it_should():
+    def forward(net, x):
+        out = torch.empty(len(x), 3, 4)
+        for step in range(3):
+            out[:, step] = net.layer(x[:, step])
+        return out
+
+    net = Lambda(forward, layer=nn.Linear(2, 4))
+    quantized = quantize(net, "post", [torch.randn(64, 3, 2)])
+    x = torch.randn(8, 3, 2)
+    assert (quantized(x) - net(x)).abs().max() < 0.5
+    assert quantized.activations[-1].scale < 0.05
+
+
+def test_inner_grids_of_recurrent_layers_are_given():
+    net = Lambda(lambda net, x: net.gru(x)[0] + net.lstm(x)[0], gru=nn.GRU(3, 4), lstm=nn.LSTM(3, 4))
+    quantized = quantize(net, "post", [torch.randn(5, 64, 3)])
+    gru, lstm = quantized.inner.values()
+    assert set(gru) == {"h", "l0.x", "l0.h", "l0.gates", "l0.reset", "l0.new", "l0.kept", "l0.difference"}
+    assert set(lstm) == {"h", "c"}
+    assert lstm["c"].bits == 16
+
+
 def test_results_with_several_tensors():
     net = Lambda(lambda net, x: {"best": x.max(dim=1).values.flatten(1), "all": [net.conv(x)]}, conv=conv())
     outputs = quantize(net, "post", [images()])(images())
@@ -330,6 +364,14 @@ class TestRefusals:
         net = Lambda(lambda net, x: torch.from_numpy(np.tanh(x.numpy())))
         with pytest.raises(CandidateError, match="does not come from its input"):
             quantize(net, "post", [torch.randn(2, 2)])
+
+    @pytest.mark.parametrize("scheme", ["post", "dynamic"])
+    @pytest.mark.filterwarnings("ignore")
+    def test_a_scripted_module(self, scheme):
+        net = nn.Sequential(nn.Linear(2, 2), torch.jit.script(nn.Linear(2, 2)))
+        with pytest.raises(UnsupportedOperatorError, match="scripted module 1 hides its operators"):
+            quantize(net, scheme, [torch.randn(2, 2)], [nn.Linear])
+        assert not net[0]._forward_hooks
 
     def test_a_failure_of_the_network(self):
         with pytest.raises(CandidateError, match=r"Net\.forward raised RuntimeError: mat1 and mat2"):

@@ -342,6 +342,66 @@ def parametrized():
     )
 
 
+@zoo(1, 4, 20)
+def causal():
+    def forward(m, x):
+        x = F.relu(m.a(F.pad(x, (2, 0))))
+        return m.f((m.b(x)[:, :, :-4].contiguous() + x)[:, :, -1])
+
+    a, b = nn.Conv1d(4, 4, 3), nn.Conv1d(4, 4, 3, padding=4, dilation=2)
+    return Lambda(forward, a=a, b=b, f=nn.Linear(4, 2))
+
+
+@zoo(1, 2, 6, 6)
+def dense_connections():
+    def forward(m, x):
+        x = torch.cat([x, m.a(x)], 1)
+        x = torch.cat([x, m.b(x)], 1)
+        return x.mean((2, 3))
+
+    def block(c):
+        return nn.Sequential(nn.BatchNorm2d(c), nn.ReLU(), nn.Conv2d(c, 3, 3, padding=1))
+
+    return Lambda(forward, a=block(2), b=block(5))
+
+
+@zoo(1, 1, 8, 8)
+def u_net():
+    def forward(m, x):
+        a = m.d(x).relu()
+        b = m.m(F.max_pool2d(a, 2)).relu()
+        return m.o(torch.cat([m.u(b), a], 1)).log_softmax(1)
+
+    return Lambda(
+        forward,
+        d=nn.Conv2d(1, 4, 3, padding=1),
+        m=nn.Conv2d(4, 8, 3, padding=1),
+        u=nn.ConvTranspose2d(8, 4, 2, 2),
+        o=nn.Conv2d(8, 2, 1),
+    )
+
+
+@zoo(1, 7, 4)
+def attentive_rnn():
+    def forward(m, x):
+        y, _ = m.r(x, torch.zeros(2, x.size(0), 6, device=x.device))
+        w = torch.softmax(m.a(y), 1)
+        return m.f((w * y).sum(1) + torch.bmm(w.transpose(1, 2), y).squeeze(1))
+
+    r = nn.GRU(4, 6, batch_first=True, bidirectional=True)
+    return Lambda(forward, r=r, a=nn.Linear(12, 1), f=nn.Linear(12, 3))
+
+
+@zoo(1, 6, 4, 4)
+def joined_features():
+    def forward(m, x):
+        a = m.a(x).view(1, 2, 3, 16).transpose(2, 3).reshape(1, 96, 1)
+        b = m.b(x).view(1, 3, 2, 16).transpose(2, 3).reshape(1, 96, 1)
+        return torch.cat([a, b], 2), torch.stack([a, b], 1), torch.cat([a, b], 1)
+
+    return Lambda(forward, a=nn.Conv2d(6, 6, 1), b=nn.Conv2d(6, 6, 1))
+
+
 @zoo(1, 5, 16, exact=False)
 def normalised():
     return nn.Sequential(

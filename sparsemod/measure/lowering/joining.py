@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparsemod.measure.layout import Axes, Axis, Layout
+from sparsemod.measure.layout import Axes, Axis, Layout, sizes
 from sparsemod.measure.lowering.builder import Builder, Handler
 from sparsemod.measure.lowering.convolution import as_image, image_layout
 from sparsemod.measure.lowering.drafts import Bound
@@ -12,15 +12,23 @@ from sparsemod.measure.values import Node, Value
 __all__ = ["HANDLERS"]
 
 
-def _operands(builder: Builder, node: Node, values: list[Value]) -> list[Bound] | None:
-    """Return the tensors to join, arranged alike, or None when one of them is a constant."""
+def _operands(builder: Builder, node: Node, values: list[Value], dim: int | None) -> list[Bound] | None:
+    """Return the tensors to join, arranged alike, or None when one of them is a constant.
+
+    Args:
+        builder: The operator list.
+        node: The operation.
+        values: What it joins.
+        dim: The dimension in which they may differ.
+    """
     if any(value.data is not None for value in values):
         return None
     bounds = [builder.get(value) for value in values]
     first = bounds[0].layout
     wanted = [first.logical.index(axis) for axis in first.order]
     for i, bound in enumerate(bounds):
-        if [len(axes) for axes in bound.layout.dims] != [len(axes) for axes in first.dims]:
+        pairs = enumerate(zip(bound.layout.dims, first.dims, strict=True))
+        if any(len(a) != len(b) or (d != dim and sizes(a) != sizes(b)) for d, (a, b) in pairs):
             return _joined_canonical(builder, node, bounds)
         order = tuple(bound.layout.logical[j] for j in wanted)
         bounds[i] = builder.arranged(node, bound, order)
@@ -35,11 +43,11 @@ def _joined_canonical(builder: Builder, node: Node, bounds: list[Bound]) -> list
 def _cat(builder: Builder, node: Node) -> None:
     values = [v for v in node.arguments["tensors"] if v.shape != (0,)]
     out = node.outputs[0]
-    bounds = _operands(builder, node, values)
+    dim = int(node.arguments["dim"]) % len(values[0].shape)
+    bounds = _operands(builder, node, values, dim)
     if bounds is None or out is None:
         lower_other(builder, node)
         return
-    dim = int(node.arguments["dim"]) % len(out.shape)
     if len(bounds) == 1:
         builder.bind(out, bounds[0])
         return
@@ -80,7 +88,7 @@ def _inserted(layout: Layout, dim: int, axis: Axes, shape: list[int], place: int
 
 def _stack(builder: Builder, node: Node) -> None:
     values, out = node.arguments["tensors"], node.outputs[0]
-    bounds = _operands(builder, node, values)
+    bounds = _operands(builder, node, values, None)
     if bounds is None or out is None:
         lower_other(builder, node)
         return

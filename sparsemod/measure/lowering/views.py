@@ -106,7 +106,10 @@ def _lower(builder: Builder, node: Node) -> None:
         builder.bind(node.outputs[0], raw)
         return
     bound = builder.get(source)
-    if prod(_output_shape(node)) != prod(bound.layout.shape):
+    if prod(_output_shape(node)) > prod(bound.layout.shape):  # padded beyond the longest sequence
+        lower_other(builder, node)
+        return
+    if prod(_output_shape(node)) < prod(bound.layout.shape):
         bound = _first_steps(builder, node, bound)
     layout = regrouped(node, bound.layout)
     if layout is None:
