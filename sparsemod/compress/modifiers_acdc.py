@@ -19,6 +19,9 @@ from sparsemod.compress.recipe_errors import RecipeError
 
 __all__ = ["ACDCPruningModifier"]
 
+MOMENTA = ("momentum_buffer", "exp_avg")
+"""Where SGD and the Adam family keep their momentum."""
+
 
 @PyTorchModifierYAML()
 class ACDCPruningModifier(MaskModifier):
@@ -111,9 +114,10 @@ class ACDCPruningModifier(MaskModifier):
         super().update(module, optimizer, epoch, steps_per_epoch)
         if pruned and not self._masks and self.momentum_buffer_reset and optimizer is not None:
             for parameter in self._parameters.values():
-                buffer = optimizer.state.get(parameter, {}).get("momentum_buffer")
-                if buffer is not None:
-                    buffer.zero_()
+                state = optimizer.state.get(parameter, {})
+                for key in MOMENTA:
+                    if isinstance(state.get(key), Tensor):
+                        state[key].zero_()
 
 
 def _whole(value: Any, name: str) -> float:

@@ -323,6 +323,16 @@ class TestAlternating:
             buffers.append(round(float(optimizer.state[net[0].weight]["momentum_buffer"][0, 0]), 6))
         assert buffers == [1.0, 1.9, 1.0 if reset else 2.71]
 
+    def test_momentum_of_adam_is_reset_too(self):
+        net = of([[1.0, 2.0, 3.0, 4.0]])
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+        modifier = ACDCPruningModifier(0.5, 0, 4, 1, "__ALL_PRUNABLE__")
+        wrapped = ScheduledModifierManager([modifier]).modify(net, optimizer, 1)
+        for gradient in (1.0, 1.0, 0.0):
+            net[0].weight.grad = torch.full_like(net[0].weight, gradient)
+            wrapped.step()
+        assert float(optimizer.state[net[0].weight]["exp_avg"].abs().max()) == 0.0
+
     def test_everywhere_together_or_by_layer(self):
         weights = [[1.0, 2.0], [3.0, 4.0]], [[10.0, 20.0], [30.0, 40.0]]
         for together, expected in ((True, [4, 0]), (False, [2, 2])):
