@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "sparsemod"
 LAYERS = [  # top to bottom: import only from lower lines, never from the same line
     {"cli", "__main__"},
-    {"sparse", "crosstest", "report"},
+    {"sparse", "crosstest", "report", "optim"},
     {"store", "search", "evaluate"},
     {"export"},
     {"train"},
