@@ -71,16 +71,16 @@ class Sparse:
             - ``classes``: number of classes.
             - ``search_space``: `ax.SearchSpace` with the mandatory parameters ``learning_rate``,
               ``learning_gamma``, ``learning_step``, ``prune_threshold`` and ``batch_size``.
-            - ``net``: builder called as ``net(parametrization, classes, input_shape)``, where ``input_shape`` is
-              the shape of one input without the batch dimension.
+            - ``net``: builder called as ``net(parametrization, classes, input_shape)`` with the shape of one
+              input without the batch dimension.
             - ``morpher_ops``: dict of name: function(dict) -> dict, for stage 3.
             - ``collate_fn``: function of a list of samples (and of ``max_len`` with ``splitter``), returning
               inputs and labels.
             - ``quant_params``: module types for the schemes ``dynamic`` and ``both``.
             - ``trainer``: a class with the `sparsemod.train.trainer.Trainer` methods.
 
-            Everything else is a key of the configuration file and means the same: ``r1 r2 r3 epochs1
-            epochs2 epochs3 name root objectives batch_size morphisms pruning debug flops quant_scheme splitter
+            Everything else is a key of the configuration file and means the same: ``r1 r2 r3 epochs1 epochs2
+            epochs3 name root objectives batch_size morphisms pruning debug flops quant_scheme splitter
             runtime target constraints workers executor seed arc resume``.
 
     Raises:
