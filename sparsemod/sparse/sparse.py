@@ -49,6 +49,7 @@ class SparseArguments(SparseObjects, total=False):
     flops: int | None
     quant_scheme: str
     splitter: bool
+    recipe: Any
     runtime: str
     target: str | None
     constraints: Any
@@ -80,8 +81,9 @@ class Sparse:
             - ``trainer``: a class with the `sparsemod.train.trainer.Trainer` methods.
 
             Everything else is a key of the configuration file and means the same: ``r1 r2 r3 epochs1 epochs2
-            epochs3 name root objectives batch_size morphisms pruning debug flops quant_scheme splitter
-            runtime target constraints workers executor seed arc resume``.
+            epochs3 name root objectives batch_size morphisms pruning debug flops quant_scheme splitter recipe
+            runtime target constraints workers executor seed arc resume``. The ``recipe`` may be a path, the
+            text, or a `ScheduledModifierManager`.
 
     Raises:
         ConfigError: An argument is unknown, missing, ill-typed or contradictory.
