@@ -7,10 +7,14 @@ from contextlib import contextmanager
 
 from sparsemod.candidate import Parametrization
 from sparsemod.compress.lifecycle import TOLERANCE
-from sparsemod.compress.modifiers_layers import LayerPruningModifier
-from sparsemod.compress.modifiers_training import EpochRangeModifier
-from sparsemod.compress.recipe_errors import RecipeError
-from sparsemod.compress.training_manager import ScheduledModifierManager
+
+# All from here, since this is the module that makes every modifier known.
+from sparsemod.compress.recipe import (
+    EpochRangeModifier,
+    LayerPruningModifier,
+    RecipeError,
+    ScheduledModifierManager,
+)
 from sparsemod.errors import CandidateError
 
 __all__ = ["arm_recipe", "recipe_of_arm"]
