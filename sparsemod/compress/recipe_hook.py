@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from sparsemod.compress.modifier import SparsificationTypes
-from sparsemod.compress.recipe_errors import RecipeError
 from sparsemod.compress.stepping import RecipeManagerStepWrapper
 from sparsemod.compress.training_manager import ScheduledModifierManager
-from sparsemod.errors import ConfigError
+from sparsemod.errors import ConfigError, user_code
 
 __all__ = ["RecipeHook"]
 
@@ -53,9 +50,10 @@ class RecipeHook:
 
         Raises:
             RecipeError: The recipe does not fit the network.
+            CandidateError: A modifier raised.
         """
         epoch = 0.0 if self._optimizer is None else self._optimizer.wrapped_epoch
-        with _recipe_errors():
+        with user_code("the recipe"):
             self._optimizer = self._manager.modify(
                 self._net, optimizer, steps_per_epoch, epoch=epoch, distillation_teacher="self"
             )
@@ -69,18 +67,16 @@ class RecipeHook:
 
     def loss(self, loss: Tensor, x: Any, logits: Tensor) -> Tensor:
         """Return the loss after each modifier has had its say."""
-        return self._attached().loss_update(loss, student_inputs=x, student_outputs=logits)
+        with user_code("the recipe"):
+            return self._attached().loss_update(loss, student_inputs=x, student_outputs=logits)
 
     def end_epoch(self, epoch: int) -> None:
         """Do what is due at the end of the last epoch."""
         optimizer = self._attached()
         if optimizer.wrapped_steps >= self._n_steps:
-            self._manager.update(
-                self._net,
-                optimizer.wrapped_optimizer,
-                optimizer.wrapped_epoch,
-                optimizer.wrapped_steps_per_epoch,
-            )
+            epoch, n_batches = optimizer.wrapped_epoch, optimizer.wrapped_steps_per_epoch
+            with user_code("the recipe"):
+                self._manager.update(self._net, optimizer.wrapped_optimizer, epoch, n_batches)
 
     def ready(self, step: int) -> bool:
         """Say whether the network has the form that the recipe gives it.
@@ -97,7 +93,8 @@ class RecipeHook:
 
     def finish(self) -> None:
         """Detach the recipe; the network is a float network again, zeros stay."""
-        self._manager.finalize(self._net)
+        with user_code("the recipe"):
+            self._manager.finalize(self._net)
 
     def _attached(self) -> RecipeManagerStepWrapper:
         if self._optimizer is None:
@@ -106,14 +103,3 @@ class RecipeHook:
                 "and steps what that returns"
             )
         return self._optimizer
-
-
-@contextmanager
-def _recipe_errors() -> Iterator[None]:
-    """Let whatever does not fit the network be an error of the recipe."""
-    try:
-        yield
-    except RecipeError:
-        raise
-    except ConfigError as error:
-        raise RecipeError(str(error)) from error

@@ -88,7 +88,7 @@ def predict(
         recipe = _recipe(task, parametrization, epochs, train)
         fraction = _fraction(task, parametrization, recipe)
         if recipe is not None:
-            with recipe_of_arm():
+            with recipe_of_arm(), user_code("the recipe"):
                 recipe.apply(net)
         if fraction and task.pruning == "structured":
             prune_channels(net, _tensor(moved(train.example(), "cpu")), fraction)
