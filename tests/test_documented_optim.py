@@ -1,4 +1,4 @@
-"""What the documentation of SparseML's `optim` and of Lightning's `ModelPruning` shows works by our imports."""
+"""What the documentation of SparseML's `optim` and Lightning's `ModelPruning` shows works by our imports."""
 
 import inspect
 import json
