@@ -74,9 +74,9 @@ class RecipeHook:
         """Do what is due at the end of the last epoch."""
         optimizer = self._attached()
         if optimizer.wrapped_steps >= self._n_steps:
-            epoch, n_batches = optimizer.wrapped_epoch, optimizer.wrapped_steps_per_epoch
+            now, n_batches = optimizer.wrapped_epoch, optimizer.wrapped_steps_per_epoch
             with user_code("the recipe"):
-                self._manager.update(self._net, optimizer.wrapped_optimizer, epoch, n_batches)
+                self._manager.update(self._net, optimizer.wrapped_optimizer, now, n_batches)
 
     def ready(self, step: int) -> bool:
         """Say whether the network has the form that the recipe gives it.

@@ -20,12 +20,12 @@ class ResourceCache:
         self._setup = setup
         self._known: dict[tuple[Any, ...], Resources | CandidateError] = {}
 
-    def __call__(self, parametrization: Parametrization, epochs: int) -> Resources:
+    def __call__(self, parametrization: Parametrization, epochs: int | None = None) -> Resources:
         """Return the resources, or raise the `CandidateError` that says why there are none.
 
         Args:
             parametrization: Of the arm.
-            epochs: How long it would be trained, which only a recipe can make a difference of.
+            epochs: How long it would be trained; a recipe is checked against it and may use it.
         """
         task = self._setup.task
         key = (self._setup.space.key(parametrization), None if task.recipe is None else epochs)
