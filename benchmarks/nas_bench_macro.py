@@ -90,9 +90,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     known = ["bayes", "arc", "random", "sobol"]
     parser.add_argument("--strategies", nargs="+", default=["bayes", "random"], choices=known)
-    parser.add_argument(
-        "--unordered", action="store_true", help="treat the choices as labels, not as a scale"
-    )
+    parser.add_argument("--ordered", action="store_true", help="treat the choices as a scale, not as labels")
     options = parser.parse_args()
     if not TABLE.exists():
         print(f"skipped: there is no {TABLE.name} in ../shared/data beside the repository")
@@ -108,7 +106,7 @@ def main() -> None:
         values = np.array([[100.0 - e["mean_acc"], e["params"], e["flops"]] for e in entries])
         return hypervolume((values - low) / (high - low), reference) / whole
 
-    space = Space.from_ax(search_space(not options.unordered))
+    space = Space.from_ax(search_space(options.ordered))
     strategies = {"bayes": BayesStrategy(), "arc": BayesStrategy(kernel="arc"), "sobol": SobolStrategy()}
     for name in options.strategies:
         shares: dict[int, list[float]] = {budget: [] for budget in BUDGETS}

@@ -15,7 +15,7 @@ alone there is one box without dimensions, and the sum is expected improvement.
 Errors come on the scale of the surrogate (the logarithm of the error, where its prediction is Gaussian) and
 volumes are measured on that scale too: halving the error is worth the same at 40 % and at 4 %. Costs come
 scaled by `Scale`: logarithms, in units of the range seen so far, because halving a network is worth the
-same at 100 kB and at 10 kB.
+same at 100 kB and at 10 kB; `balanced` then keeps several costs from outweighing the error.
 
 Sources: Emmerich, Deutz, Klinkenberg (2011), "Hypervolume-based expected improvement" for the closed form;
 Lacour, Klamroth, Fonseca (2017), "A box decomposition algorithm to compute the hypervolume indicator" for
@@ -30,11 +30,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-__all__ = ["Boxes", "Scale", "decompose", "expected_gain", "expected_improvement"]
+__all__ = [
+    "Boxes",
+    "Scale",
+    "balanced",
+    "decompose",
+    "expected_gain",
+    "expected_improvement",
+    "worthless_error",
+]
 
 Array = NDArray[np.float64]
 
 _CHUNK = 250_000  # numbers a temporary may hold, so that it stays in the cache
+_TIMES_BEST = 10.0
+_PART_OF_CHANCE = 4.0
 _MARGIN = 0.1  # the reference lies this share of the range behind the worst value, as is usual
 
 
@@ -67,6 +77,51 @@ class Scale:
     def reference(self) -> Array:
         """The (m - 1,) costs from which a network is worth nothing, on this scale."""
         return np.full_like(self.low, 1.0 + _MARGIN)
+
+
+def balanced(costs: Array, reference: Array) -> Array:
+    """Bend the axes of the costs so that all of them together weigh as much as one does.
+
+    The costs of a network rise and fall together. A volume multiplies its sides, so with three costs the
+    smallest networks would be worth far more than accurate ones, whatever their error. The n-th root of each
+    side makes the product their geometric mean; the order along each axis, and so the front, stays.
+
+    Args:
+        costs: (k, n) scaled costs.
+        reference: (n,) the costs from which a network is worth nothing, which stay where they are.
+
+    Returns:
+        (k, n) costs on the bent axes; what lies behind the reference is put on it.
+
+    Example:
+        >>> balanced(np.array([[0.75, 0.0]]), np.array([1.0, 1.0])).tolist()
+        [[0.5, 0.0]]
+    """
+    bent: Array = reference - np.maximum(reference - costs, 0.0) ** (1.0 / max(len(reference), 1))
+    return bent
+
+
+def worthless_error(errors: Array, chance: float) -> float:
+    """Return the error from which a network is worth nothing, on the scale of the errors.
+
+    That is the error of guessing, or the worst one seen where that is smaller. Networks that err more than
+    ten times as often as the best, and more than a quarter as often as guessing does, are worth nothing
+    either: without that limit most of a search for small networks goes into ones that learn nothing.
+
+    Args:
+        errors: (n,) logarithms of the errors seen, n >= 1.
+        chance: Error of guessing, in (0, 1].
+
+    Example:
+        Ten classes, errors of 2 % to 80 %: the limit is a quarter of 90 %.
+
+        >>> round(float(np.exp(worthless_error(np.log([0.02, 0.1, 0.8]), chance=0.9))), 4)
+        0.225
+    """
+    best, worst = float(errors.min()), float(errors.max())
+    limit = max(best + np.log(_TIMES_BEST), np.log(chance / _PART_OF_CHANCE))
+    reference = min(worst, float(np.log(chance)), float(limit))
+    return reference if reference > best else best + 1.0
 
 
 @dataclass(frozen=True, slots=True)

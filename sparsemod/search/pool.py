@@ -18,6 +18,7 @@ from sparsemod.space.space import Space
 __all__ = ["Proposal", "anywhere", "distinct", "morphs", "mutations", "parents_of"]
 
 _RETRIES = 5
+_CONSTRAINED = 4  # times fewer changed configurations where each may cost a linear program to make valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,12 @@ def anywhere(space: Space, rng: np.random.Generator, n: int) -> list[Proposal]:
 
 
 def mutations(space: Space, rng: np.random.Generator, n: int, parents: Sequence[Proposal]) -> list[Proposal]:
-    """Return up to `n` mutations of 1 to 4 parameters, few more often than many, the parents taking turns."""
+    """Return up to `n` mutations of 1 to 4 parameters, few more often than many, the parents taking turns.
+
+    In a space with linear constraints it is a quarter of `n`.
+    """
     found = []
-    for i in range(n if parents else 0):
+    for i in range(_affordable(n, space) if parents else 0):
         parent = parents[i % len(parents)]
         try:
             params = space.mutate(parent.params, rng, n=1 + min(int(rng.geometric(0.5)) - 1, 3))
@@ -71,10 +75,13 @@ def mutations(space: Space, rng: np.random.Generator, n: int, parents: Sequence[
 def morphs(
     problem: Problem, rng: np.random.Generator, n: int, parents: Sequence[Proposal]
 ) -> tuple[list[Proposal], CandidateError | None]:
-    """Return up to `n` results of one to three morphisms on the parents, and the last exception if any."""
+    """Return up to `n` results of one to three morphisms on the parents, and the last exception if any.
+
+    In a space with linear constraints it is a quarter of `n`.
+    """
     found: list[Proposal] = []
     failure: CandidateError | None = None
-    for i in range(n if parents and problem.morphisms else 0):
+    for i in range(_affordable(n, problem.space) if parents and problem.morphisms else 0):
         parent = parents[i % len(parents)]
         n_ops = 1 + int(rng.integers(3))
         try:
@@ -84,6 +91,10 @@ def morphs(
             continue
         found.append(Proposal(params, problem.space.key(params), name, parent.parent))
     return found, failure
+
+
+def _affordable(n: int, space: Space) -> int:
+    return n // _CONSTRAINED if space.constraints else n
 
 
 def distinct(proposals: Iterable[Proposal], taken: set[Key] | frozenset[Key]) -> list[Proposal]:

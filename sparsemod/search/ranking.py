@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsemod.candidate import Parametrization, Resources
-from sparsemod.search.acquisition import Boxes, Scale, decompose, expected_gain, expected_improvement
+from sparsemod.search.acquisition import (
+    Boxes,
+    Scale,
+    balanced,
+    decompose,
+    expected_gain,
+    expected_improvement,
+    worthless_error,
+)
 from sparsemod.search.feasibility import Key, Measured, Meter
 from sparsemod.search.inputs import CAPACITY, Inputs, cost_matrix
 from sparsemod.search.knowledge import Knowledge, effective_epochs
@@ -22,8 +30,8 @@ __all__ = ["Ranking"]
 
 Array = NDArray[np.float64]
 
-_UNLIMITED = 0.3
-_MARGIN = 0.1  # the reference's distance behind the worst error, in units of the range
+# What the best error without any limit on the costs is worth, beside the errors within the costs seen.
+_UNLIMITED = 0.1
 
 
 class Ranking:
@@ -51,10 +59,9 @@ class Ranking:
 
         seen = knowledge.costs[knowledge.feasible] if knowledge.feasible.any() else knowledge.costs
         self._scale = Scale.of(seen)
-        low, high = float(knowledge.errors.min()), float(knowledge.errors.max())
-        self._reference = high + _MARGIN * (high - low) if high > low else high + 1.0
+        self._reference = worthless_error(knowledge.errors, problem.chance_error)
         self._front_errors = knowledge.errors[knowledge.front]
-        self._front_costs = self._scale(knowledge.costs[knowledge.front])
+        self._front_costs = self._axes(knowledge.costs[knowledge.front])
         self._boxes = self._decomposed()
         for arm in knowledge.pending:
             params = dict(arm.candidate.parametrization)
@@ -116,16 +123,18 @@ class Ranking:
         mean, _ = self._error.predict(features)
         self._error = self._error.condition(features, mean)
         self._front_errors = np.append(self._front_errors, mean)
-        costs = self._scale(cost_matrix([resources], self.problem.costs))
+        costs = self._axes(cost_matrix([resources], self.problem.costs))
         self._front_costs = np.vstack([self._front_costs, costs])
         self._boxes = self._decomposed()
 
     def _value(self, networks: Features, capacity: Array, epochs: Sequence[int], costs: Array) -> Array:
         """Expected improvement over budgets: up to the reference, and with some weight an unlimited one."""
         mean, deviation = self._error.predict(self._inputs.trainings(networks, capacity, epochs))
-        unlimited: float = _UNLIMITED ** costs.shape[1]
-        limited = expected_improvement(self._boxes, mean, deviation, self._scale(costs))
-        return limited + unlimited * expected_gain(self._boxes.errors[0], mean, deviation)
+        limited = expected_improvement(self._boxes, mean, deviation, self._axes(costs))
+        return limited + _UNLIMITED * expected_gain(self._boxes.errors[0], mean, deviation)
+
+    def _axes(self, costs: Array) -> Array:
+        return balanced(self._scale(costs), self._scale.reference)
 
     def _learn(self, measured: Sequence[Measured]) -> None:
         fresh = {m.key: m for m in measured if m.key not in self._learned}

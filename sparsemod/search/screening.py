@@ -80,13 +80,16 @@ class Screen:
         return np.clip(self.success.mean(features), _LEAST_CHANCE, 1.0)
 
     def learn(self, built: Features, resources: Sequence[Resources], failed: Features) -> Screen:
-        """Add networks that were measured, and ones that could not be."""
+        """Add networks that were measured, and ones that could not be.
+
+        That a network was measured does not tell that it can be trained, so only the others change the
+        chance.
+        """
         logs = _logs(self.names, resources)
         costs = tuple(p.condition(built, column) for p, column in zip(self.costs, logs.T, strict=True))
         success = self.success
-        if success is not None:
-            labels = np.concatenate([np.ones(len(built)), np.zeros(len(failed))])
-            success = success.condition(built.join(failed), labels)
+        if success is not None and len(failed):
+            success = success.condition(failed, np.zeros(len(failed)))
         return Screen(self.names, self.limits, costs, success)
 
 

@@ -42,6 +42,7 @@ class Problem:
         seed: Seed of the run.
         epochs: Epochs that the candidates of this stage will be trained.
         morphisms: The user's operations, dict to dict, by name.
+        chance_error: Error of guessing; a network that does no better is worth nothing.
     """
 
     space: Space
@@ -51,6 +52,7 @@ class Problem:
     seed: int
     epochs: int
     morphisms: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
+    chance_error: float = 1.0
 
     def __post_init__(self) -> None:
         for name in self.objectives:

@@ -138,7 +138,7 @@ class Surrogate:
         )
 
 
-def fit(features: Features, targets: Array, kernel: Kernel = "matern", max_points: int = 300) -> Surrogate:
+def fit(features: Features, targets: Array, kernel: Kernel = "matern", max_points: int = 200) -> Surrogate:
     """Fit the constants and condition on all observations.
 
     Args:
@@ -192,7 +192,8 @@ def log_posterior(constants: Hyperparameters, features: Features, standard: Arra
     points = constants.embed(features)
     squared = _squared_distances(points, points)
     np.fill_diagonal(squared, 0.0)
-    factor = cholesky(_matern(squared) + constants.noise * np.eye(n), lower=True, check_finite=False)
+    covariance, slope = _matern_and_slope(squared)
+    factor = cholesky(covariance + constants.noise * np.eye(n), lower=True, check_finite=False)
     residual = standard - constants.mean
     weights = cho_solve((factor, True), residual, check_finite=False)
     inverse, _ = lapack.dpotri(factor, lower=1)
@@ -204,7 +205,7 @@ def log_posterior(constants: Hyperparameters, features: Features, standard: Arra
     )
 
     by_covariance = 0.5 * (np.outer(weights, weights) - inverse)
-    pull = by_covariance * _matern_slope(squared)
+    pull = by_covariance * slope
     rows, across = pull.sum(axis=1), pull @ points
     by_scale = -4.0 * (rows @ (points * points) - np.einsum("ij,ij->j", points, across))
     by_angle = np.empty(0)
@@ -268,13 +269,12 @@ def _squared_distances(a: Array, b: Array) -> Array:
 
 
 def _matern(squared: Array) -> Array:
-    scaled = np.sqrt(5.0 * squared)
-    covariance: Array = (1.0 + scaled + scaled * scaled / 3.0) * np.exp(-scaled)
-    return covariance
+    return _matern_and_slope(squared)[0]
 
 
-def _matern_slope(squared: Array) -> Array:
-    """Derivative of `_matern` by the squared distance."""
+def _matern_and_slope(squared: Array) -> tuple[Array, Array]:
+    """Matern 5/2 and its derivative by the squared distance."""
     scaled = np.sqrt(5.0 * squared)
-    slope: Array = -5.0 / 6.0 * (1.0 + scaled) * np.exp(-scaled)
-    return slope
+    decay = np.exp(-scaled)
+    linear = (1.0 + scaled) * decay
+    return linear + 5.0 / 3.0 * squared * decay, -5.0 / 6.0 * linear

@@ -159,6 +159,7 @@ def _run_stage(session: _Session, stage: StageConfig) -> None:
         seed=config.seed,
         epochs=stage.epochs,
         morphisms=setup.morphisms,
+        chance_error=1.0 - 1.0 / setup.task.classes,
     )
     strategy = _strategy(stage, config.arc)
     known = [

@@ -116,7 +116,9 @@ def costs(params: Parametrization) -> Resources:
 def error(params: Parametrization) -> float:
     """An error that falls with size and wants a learning rate of 1e-2."""
     size = math.log(costs(params).model_size_bytes)
-    return 0.02 + 0.9 / (1.0 + math.exp(size - 5.0 - 0.3 * (math.log10(float(params["learning_rate"])) + 2) ** 2))
+    return 0.02 + 0.9 / (
+        1.0 + math.exp(size - 5.0 - 0.3 * (math.log10(float(params["learning_rate"])) + 2) ** 2)
+    )
 
 
 def unbuildable(params: Parametrization) -> Resources:

@@ -25,7 +25,9 @@ def ehvi(front, reference, mean, deviation, costs):
     front = np.asarray(front, dtype=float).reshape(-1, len(reference))
     reference = np.asarray(reference, dtype=float)
     boxes = decompose(front[:, 0], front[:, 1:], reference[0], reference[1:])
-    values = expected_improvement(boxes, np.array([mean]), np.array([deviation]), np.array([costs], dtype=float))
+    values = expected_improvement(
+        boxes, np.array([mean]), np.array([deviation]), np.array([costs], dtype=float)
+    )
     return float(values[0])
 
 
@@ -35,16 +37,17 @@ def test_one_objective_is_expected_improvement():
 
 
 def test_two_objectives_by_hand():
-    # Front (error, size): (1, 3), (2, 2), (3, 1), reference (4, 4). A certain candidate of error 1.5 and size 1.5 adds
-    # what lies right of size 1.5: up to size 2 the best error is 3, up to 3 it is 2, beyond that 1 (nothing gained).
+    # Front (error, size): (1, 3), (2, 2), (3, 1), reference (4, 4). A certain candidate of error 1.5 and
+    # size 1.5 adds what lies right of size 1.5: up to size 2 the best error is 3, up to 3 it is 2, beyond
+    # that 1 (nothing gained).
     front = [[1, 3], [2, 2], [3, 1]]
     assert ehvi(front, [4, 4], 1.5, 0.0, [1.5]) == pytest.approx((3 - 1.5) * 0.5 + (2 - 1.5) * 1.0)
     assert ehvi(front, [4, 4], 0.5, 0.0, [0.5]) == pytest.approx(3.5 * 0.5 + 2.5 + 1.5 + 0.5)
 
 
 def test_two_objectives_uncertain_by_hand():
-    # One front point (2, 2), reference (4, 4), a candidate of size 1: from size 1 to 2 it is compared with the
-    # reference's error, from 2 to 4 with the front's.
+    # One front point (2, 2), reference (4, 4), a candidate of size 1: from size 1 to 2 it is compared with
+    # the reference's error, from 2 to 4 with the front's.
     def gain(best):
         z = (best - 2.5) / 0.5
         return 0.5 * (z * norm.cdf(z) + norm.pdf(z))
@@ -74,7 +77,9 @@ def test_against_brute_force_sampling(n_objectives):
     errors = mean + deviation * rng.standard_normal(3000)
     sampled = [improvement(front, reference, [e, *costs]) for e in errors]
     standard_error = np.std(sampled) / math.sqrt(len(sampled))
-    assert ehvi(front, reference, mean, deviation, costs) == pytest.approx(np.mean(sampled), abs=4 * standard_error)
+    assert ehvi(front, reference, mean, deviation, costs) == pytest.approx(
+        np.mean(sampled), abs=4 * standard_error
+    )
 
 
 points = st.integers(0, 5).map(float)

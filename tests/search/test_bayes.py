@@ -20,8 +20,9 @@ from sparsemod.search.sobol import SobolStrategy
 
 
 def volume(arms, n_objectives=2):
+    """Hypervolume of the useful networks: a quarter of the error of guessing is worth nothing."""
     values = [[a.evaluation.objective(o) for o in OBJECTIVES[:n_objectives]] for a in arms]
-    return hypervolume(np.log(values), np.log([1.0, 2e4, 1e3, 1.0][:n_objectives]))
+    return hypervolume(np.log(values), np.log([0.25, 2e4, 1e3, 1.0][:n_objectives]))
 
 
 @pytest.mark.parametrize("kernel", ["matern", "arc"])
@@ -29,8 +30,8 @@ def volume(arms, n_objectives=2):
 def test_it_finds_a_larger_hypervolume_than_more_draws(kernel, make):
     of = problem(make())
     begin = run(SobolStrategy(), 10, of)
-    searched = run(BayesStrategy(kernel=kernel), 12, of, begin)
-    drawn = run(SobolStrategy(), 36, of, begin)
+    searched = run(BayesStrategy(kernel=kernel), 10, of, begin)
+    drawn = run(SobolStrategy(), 40, of, begin)
     assert volume(searched) > volume(drawn)
 
 
@@ -79,18 +80,20 @@ def test_measurements_are_bounded():
     assert len(calls) <= 64
 
 
-def test_failed_arms_lower_the_rank_of_their_like():
+def test_failed_arms_lower_the_value_of_their_like():
     of = problem(flat())
-    arms = run(SobolStrategy(), 24, of)
-    bad = [a for a in arms if a.candidate.parametrization["learning_rate"] > 0.01]
-    history = [failed(a.candidate, a.index) if a in bad else a for a in arms]
-    ranking = Ranking(know(history, of), of, Meter(of), "matern")
-    params = dict(SobolStrategy().ask(1, history, of)[0].parametrization)
-    similar = [params | {"learning_rate": rate} for rate in (2e-4, 9e-2)]
-    low, high = ranking.measure([Proposal(p, of.space.key(p), "") for p in similar])
-    relative = Ranking(know(arms, of), of, Meter(of), "matern")
-    low_before, high_before = relative.measure([Proposal(p, of.space.key(p), "") for p in similar])
-    assert high / low < 0.7 * high_before / low_before
+    arms = run(SobolStrategy(), 32, of)
+    diverged = [a for a in arms if a.candidate.parametrization["learning_rate"] > 0.01]
+    assert len(diverged) > 5
+    others = [a for a in arms if a not in diverged]
+    params = dict(SobolStrategy().ask(1, arms, of)[0].parametrization)
+    similar = [params | {"learning_rate": rate} for rate in (5e-4, 5e-2)]
+    proposals = [Proposal(p, of.space.key(p), "") for p in similar]
+    before = Ranking(know(others, of), of, Meter(of), "matern").measure(proposals)
+    taught = others + [failed(a.candidate, a.index) for a in diverged]
+    after = Ranking(know(taught, of), of, Meter(of), "matern").measure(proposals)
+    assert after[0] > 0.7 * before[0]
+    assert after[1] < 0.3 * before[1]
 
 
 def test_networks_that_cannot_be_built_are_not_proposed():

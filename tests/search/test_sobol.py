@@ -61,10 +61,10 @@ def test_a_bug_of_the_measurement_is_not_swallowed():
 
 
 def test_a_limit_that_no_draw_meets_is_reached_by_repair():
-    of = problem(wide(), limits=Constraints(model_size=2500))
-    assert all(costs(draw(of.space, 0, i)).model_size_bytes > 2500 for i in range(100))
+    of = problem(wide(), limits=Constraints(model_size=600))
+    assert all(costs(draw(of.space, 0, i)).model_size_bytes > 600 for i in range(100))
     candidates = SobolStrategy().ask(2, [], of)
-    assert all(costs(c.parametrization).model_size_bytes <= 2500 for c in candidates)
+    assert all(costs(c.parametrization).model_size_bytes <= 600 for c in candidates)
 
 
 def test_measurements_are_bounded_when_nothing_fits():
@@ -124,5 +124,7 @@ def test_every_configuration_of_a_finite_space_is_listed_once():
 
 
 def test_the_toy_error_falls_with_size():
-    small, large = ({"learning_rate": 0.01, "prune_threshold": 1.0, "batch_size": 32, "width": w} for w in (2, 64))
+    small, large = (
+        {"learning_rate": 0.01, "prune_threshold": 1.0, "batch_size": 32, "width": w} for w in (2, 64)
+    )
     assert error(large) < error(small)

@@ -115,7 +115,9 @@ def test_pending_arms_are_not_proposed_again(strategy, histories):
     asked = strategy.ask(2, histories["flat"], of)
     history = histories["flat"] + [pending(c, 10 + i) for i, c in enumerate(asked)]
     again = strategy.ask(2, history, of)
-    assert not {of.space.key(c.parametrization) for c in asked} & {of.space.key(c.parametrization) for c in again}
+    assert not {of.space.key(c.parametrization) for c in asked} & {
+        of.space.key(c.parametrization) for c in again
+    }
 
 
 @pytest.mark.parametrize("batch", [1, 4])
@@ -154,19 +156,23 @@ def test_limits_that_leave_two_configurations_end_after_two(strategy):
 
 def test_a_limit_on_a_cost_that_is_no_objective_holds(strategy, histories):
     of = problem(flat(), n_objectives=1, limits=Constraints(latency=2e-4))
-    assert all(costs(c.parametrization).latency_seconds <= 2e-4 for c in strategy.ask(3, histories["flat"], of))
+    assert all(
+        costs(c.parametrization).latency_seconds <= 2e-4 for c in strategy.ask(3, histories["flat"], of)
+    )
 
 
 def test_arms_trained_for_different_epochs_are_no_obstacle(strategy, histories):
     history = histories["flat"] + [
-        trained(c, 10 + i, epochs=20) for i, c in enumerate(strategy.ask(2, histories["flat"], problem(flat())))
+        trained(c, 10 + i, epochs=20)
+        for i, c in enumerate(strategy.ask(2, histories["flat"], problem(flat())))
     ]
     assert len(strategy.ask(1, history, problem(flat(), epochs=50))) == 1
 
 
 def test_equal_errors_are_no_obstacle(strategy, histories):
     same = [
-        dataclasses.replace(a, evaluation=dataclasses.replace(a.evaluation, error=0.0)) for a in histories["flat"]
+        dataclasses.replace(a, evaluation=dataclasses.replace(a.evaluation, error=0.0))
+        for a in histories["flat"]
     ]
     assert len(strategy.ask(1, same, problem(flat(), 3))) == 1
 

@@ -33,7 +33,9 @@ def in_botorch(inputs, standard, given):
     model = SingleTaskGP(
         torch.tensor(inputs.values),
         torch.tensor(standard)[:, None],
-        covar_module=get_covar_module_with_dim_scaled_prior(ard_num_dims=inputs.values.shape[1], use_rbf_kernel=False),
+        covar_module=get_covar_module_with_dim_scaled_prior(
+            ard_num_dims=inputs.values.shape[1], use_rbf_kernel=False
+        ),
         outcome_transform=None,
     )
     model.covar_module.lengthscale = torch.tensor(given.length_scale)
@@ -90,7 +92,9 @@ def test_gradient_is_that_of_the_value(kernel):
 
     def at(vector):
         scale, angle = np.exp(vector[:3]), vector[3 : 3 + n_angles]
-        return log_posterior(Hyperparameters(kernel, scale, angle, np.exp(vector[-2]), vector[-1]), inputs, standard)
+        return log_posterior(
+            Hyperparameters(kernel, scale, angle, np.exp(vector[-2]), vector[-1]), inputs, standard
+        )
 
     steps = 1e-6 * np.eye(len(start))
     numeric = [(at(start + step)[0] - at(start - step)[0]) / 2e-6 for step in steps]
