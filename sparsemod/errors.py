@@ -114,13 +114,14 @@ def user_code(what: str) -> Iterator[None]:
         what: The piece of user's code that runs inside, for example ``"Net.forward"``.
 
     Raises:
-        CandidateError: Whatever `Exception` was raised inside, except those of sparsemod itself.
+        CandidateError: Whatever `Exception` was raised inside, except those of sparsemod itself; `SystemExit`, too,
+            so that a `sys.exit` costs the same in a worker process and in this one.
     """
     try:
         yield
     except SparsemodError:
         raise
-    except Exception as error:  # noqa: BLE001  (this is the boundary to code that is not ours)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (this is the boundary to code that is not ours)
         import traceback
 
         raise CandidateError(describe(what, error), traceback.format_exc()) from error

@@ -29,7 +29,7 @@ from sparsemod.search.sobol import SobolStrategy
 from sparsemod.search.strategy import Problem, Strategy
 from sparsemod.sparse.progress import Reporter, front_table
 from sparsemod.sparse.record import check_same_run, run_record
-from sparsemod.sparse.setup import Setup
+from sparsemod.sparse.setup import Setup, check_data
 from sparsemod.store import Store
 
 __all__ = ["RunResult", "run"]
@@ -100,12 +100,14 @@ def run(setup: Setup, reporter: Reporter) -> RunResult:
     """Run what is left of a search and return its result.
 
     Raises:
+        DataError: A data set cannot be used.
         StoreError: The results folder cannot be used, or holds another search.
         InfeasibleError: The limits exclude every configuration that was tried.
         ExecutorError: Work cannot be handed to the workers.
         SystemExit: Ctrl-C was pressed; the state is saved and the exit code is 130.
     """
     config = setup.config
+    check_data(setup)
     with Store(config.root, config.name) as store, reporter:
         if not config.resume:
             store.archive()

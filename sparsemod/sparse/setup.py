@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import IterableDataset
 
 from sparsemod.config import RunConfig
-from sparsemod.errors import ConfigError, DataError, nearest
+from sparsemod.errors import CandidateError, ConfigError, DataError, nearest
+from sparsemod.evaluate.build import NAMES, opened
 from sparsemod.evaluate.evaluation import Task
 from sparsemod.measure.targets import limits, resolve_target
 from sparsemod.space.morphisms import check_morphisms
 from sparsemod.space.space import Space
 
-__all__ = ["OBJECTS", "REQUIRED_OBJECTS", "Setup", "prepare", "split_arguments"]
+__all__ = ["OBJECTS", "REQUIRED_OBJECTS", "Setup", "check_data", "prepare", "split_arguments"]
 
 # The arguments that are Python objects; everything else is a key of the configuration.
 REQUIRED_OBJECTS = ("datasets", "classes", "search_space", "net")
@@ -88,6 +92,27 @@ def prepare(config: RunConfig, objects: Mapping[str, Any], where: str) -> Setup:
     return Setup(config.model_copy(update={"constraints": constraints}), space, task, morphisms)
 
 
+def check_data(setup: Setup) -> None:
+    """Open all three data sets, so that what is wrong with one is said now and not after the search.
+
+    Raises:
+        DataError: One cannot be used, or their inputs differ in shape.
+    """
+    task = setup.task
+    parametrization = setup.space.repair({}, np.random.default_rng(0)) if task.splitter else {}
+    shapes = {}
+    for part, name in NAMES.items():
+        try:
+            shapes[name] = opened(task, part, parametrization).input_shape
+        except CandidateError as error:
+            if not task.splitter:  # with it, another max_len may do better
+                raise DataError(f"the {name} set: {error}") from error
+    if task.collate_fn is None:
+        for name, shape in shapes.items():
+            if shape != shapes["training"]:
+                raise DataError(f"the {name} set: its inputs are {shape}, those of the training set {shapes['training']}")
+
+
 def _net(net: Any, where: str) -> Callable[..., nn.Module]:
     expected = "a builder that is called as net(parametrization, classes, input_shape)"
     if not callable(net) or isinstance(net, nn.Module):
@@ -103,11 +128,13 @@ def _net(net: Any, where: str) -> Callable[..., nn.Module]:
 
 
 def _datasets(datasets: Any, where: str) -> tuple[Any, Any, Any]:
-    parts = ("training", "validation", "test")
+    parts = tuple(NAMES.values())
     if not isinstance(datasets, Sequence) or len(datasets) != len(parts):
         got = f"{len(datasets)} of them" if isinstance(datasets, Sequence) else type(datasets).__name__
         raise DataError(f"{where} datasets: expected the list [training, validation, test], got {got}")
     for part, dataset in zip(parts, datasets, strict=True):
+        if isinstance(dataset, IterableDataset):
+            continue  # read into a list when it is opened
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             kind = type(dataset).__name__
             raise DataError(f"{where} datasets: the {part} set must have a length and items, {kind} has not")
@@ -117,9 +144,13 @@ def _datasets(datasets: Any, where: str) -> tuple[Any, Any, Any]:
 
 
 def _classes(classes: Any, where: str) -> int:
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
+    try:
+        number = 0 if isinstance(classes, bool) else operator.index(classes)  # numpy's integers, too
+    except TypeError:
+        number = 0
+    if number < 2:
         raise ConfigError(f"{where} classes: expected the number of classes, an integer of 2 or more, got {classes!r}")
-    return classes
+    return number
 
 
 def _collate(collate_fn: Any, config: RunConfig, space: Space, where: str) -> Callable[..., Any] | None:
@@ -144,6 +175,8 @@ def _collate(collate_fn: Any, config: RunConfig, space: Space, where: str) -> Ca
 
 
 def _quant_params(quant_params: Any, config: RunConfig, where: str) -> tuple[type[nn.Module], ...]:
+    if not isinstance(quant_params, Collection | None) or isinstance(quant_params, str):
+        raise ConfigError(f"{where} quant_params: expected a list such as [nn.Linear, nn.LSTM], got {quant_params!r}")
     kinds = tuple(quant_params or ())
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
