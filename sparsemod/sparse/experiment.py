@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from torch import nn
 
-from sparsemod.candidate import OBJECTIVES
+from sparsemod.config.values import file_stem, folder, objectives
 from sparsemod.errors import ConfigError, StoreError, nearest
 from sparsemod.evaluate.build import rebuild
 from sparsemod.search.experiment import Experiment
+from sparsemod.space.space import Space
 from sparsemod.sparse.setup import Setup
 from sparsemod.store import Store
 
 __all__ = ["SparseExperiment", "load_net"]
+
+T = TypeVar("T")
 
 
 class ExperimentArguments(TypedDict, total=False):
@@ -22,7 +26,7 @@ class ExperimentArguments(TypedDict, total=False):
 
     name: str
     root: str | Path
-    objectives: int
+    objectives: int | Sequence[str]
     pruning: bool
     epochs: Any
     datasets: Any
@@ -41,8 +45,8 @@ class SparseExperiment:
     """The stored experiment of a run, read without the user's network, data or any code of the file's.
 
     Args:
-        **arguments: ``name`` and ``root`` say where the results are; ``search_space`` and ``objectives`` are needed
-            where there are none yet. The other documented arguments are accepted and not needed.
+        **arguments: ``name`` and ``root`` say where the results are; ``search_space`` and ``objectives`` are
+            needed where there are none yet. The other documented arguments are accepted and not needed.
 
     Raises:
         ConfigError: An argument is unknown, or ``name`` or ``root`` is missing.
@@ -52,24 +56,29 @@ class SparseExperiment:
         known = ExperimentArguments.__annotations__
         for argument in arguments:
             if argument not in known:
-                raise ConfigError(f"SparseExperiment(...): unknown argument '{argument}'{nearest(argument, known)}")
+                raise ConfigError(
+                    f"SparseExperiment(...): unknown argument '{argument}'{nearest(argument, known)}"
+                )
         missing = [k for k in ("name", "root") if k not in arguments]
         if missing:
-            raise ConfigError(f"SparseExperiment(...): missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
+            raise ConfigError(
+                f"SparseExperiment(...): missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}"
+            )
         self._arguments = arguments
 
     def create_load_experiment(self) -> tuple[Any, Any]:
         """Load the experiment, or create an empty one where there is none yet.
 
         Returns:
-            An `ax.Experiment`, whose ``arms_by_name["12_0"].parameters`` are an arm's parameters, and its `ax.Data`
-            with the documented standardised values.
+            An `ax.Experiment`, whose ``arms_by_name["12_0"].parameters`` are an arm's parameters, and its
+            `ax.Data` with the documented standardised values.
 
         Raises:
             StoreError: The file cannot be read.
-            ConfigError: There is no file and no ``search_space`` to create an experiment from.
+            ConfigError: An argument is ill-typed, or there is no file and no ``search_space`` to begin with.
+            SpaceError: There is no file and the search space cannot be used.
         """
-        name, root = str(self._arguments["name"]), Path(self._arguments["root"])
+        name, root = _read(file_stem, "name", self._arguments), _read(folder, "root", self._arguments)
         path = root / f"{name}.json"
         try:
             experiment = Experiment.from_json(path.read_bytes(), str(path))
@@ -81,9 +90,19 @@ class SparseExperiment:
 
     def _create(self, name: str, path: Path) -> Experiment:
         if "search_space" not in self._arguments:
-            raise ConfigError(f"SparseExperiment(...): {path} does not exist, and there is no search_space to begin with")
-        objectives = OBJECTIVES[: int(self._arguments.get("objectives", 1))]
-        return Experiment(name, self._arguments["search_space"], objectives)
+            raise ConfigError(
+                f"SparseExperiment(...): {path} does not exist, and there is no search_space to begin with"
+            )
+        space = Space.from_ax(self._arguments["search_space"])
+        wanted = _read(objectives, "objectives", {"objectives": 1, **self._arguments})
+        return Experiment(name, space.ax, wanted)
+
+
+def _read(convert: Callable[[object], T], key: str, arguments: Mapping[str, Any]) -> T:
+    try:
+        return convert(arguments[key])
+    except ValueError as error:
+        raise ConfigError(f"SparseExperiment(...) {key}: {error}") from None
 
 
 def load_net(setup: Setup, arm: str) -> nn.Module:
@@ -98,8 +117,10 @@ def load_net(setup: Setup, arm: str) -> nn.Module:
         raise StoreError(f"{store.json_path}: there are no results yet")
     arms = {a.name: a for a in Experiment.from_json(stored, str(store.json_path)).arms}
     if arm not in arms:
-        raise StoreError(f"{store.json_path}: there is no arm '{arm}'{nearest(arm, arms)}")
+        raise StoreError(f"{store.json_path}: there is no arm '{arm}'{nearest(str(arm), arms)}")
     weights = store.weights(arm)
     if weights is None:
-        raise StoreError(f"{store.models_path}: arm '{arm}' has no weights; only arms on the front keep theirs")
+        raise StoreError(
+            f"{store.models_path}: arm '{arm}' has no weights; only arms on the front keep theirs"
+        )
     return rebuild(setup.task, arms[arm].candidate.parametrization, weights, arms[arm].seed)

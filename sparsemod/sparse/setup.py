@@ -5,23 +5,22 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import IterableDataset
 
+from sparsemod.candidate import Constraints
 from sparsemod.config import RunConfig
-from sparsemod.errors import CandidateError, ConfigError, DataError, nearest
-from sparsemod.evaluate.build import NAMES, opened
+from sparsemod.errors import ConfigError, DataError, nearest
 from sparsemod.evaluate.evaluation import Task
 from sparsemod.measure.targets import limits, resolve_target
 from sparsemod.space.morphisms import check_morphisms
 from sparsemod.space.space import Space
 
-__all__ = ["OBJECTS", "REQUIRED_OBJECTS", "Setup", "check_data", "prepare", "split_arguments"]
+__all__ = ["OBJECTS", "REQUIRED_OBJECTS", "Setup", "prepare", "split_arguments"]
 
 # The arguments that are Python objects; everything else is a key of the configuration.
 REQUIRED_OBJECTS = ("datasets", "classes", "search_space", "net")
@@ -67,7 +66,8 @@ def prepare(config: RunConfig, objects: Mapping[str, Any], where: str) -> Setup:
     morphisms = check_morphisms(objects.get("morpher_ops") or {})
     if not morphisms and any(s.strategy == "morph" for s in config.stages):
         raise ConfigError(
-            f"{where}: r3 = {config.r3} needs morpher_ops, a dict of name: function; without any, set morphisms = false"
+            f"{where}: r3 = {config.r3} needs morpher_ops, a dict of name: function; "
+            "without any, set morphisms = false"
         )
     train, validation, test = _datasets(objects["datasets"], where)
     target = resolve_target(config.target, config.flops, config.target_spec)
@@ -87,30 +87,17 @@ def prepare(config: RunConfig, objects: Mapping[str, Any], where: str) -> Setup:
         trainer=_trainer(objects.get("trainer"), where),
         device="cuda" if torch.cuda.is_available() else "cpu",
     )
-    fits = limits(target, config.runtime)
-    constraints = replace(fits, **config.constraints.limits()) if config.constraints.limits() else fits
+    constraints = _constraints(limits(target, config.runtime), config.constraints)
     return Setup(config.model_copy(update={"constraints": constraints}), space, task, morphisms)
 
 
-def check_data(setup: Setup) -> None:
-    """Open all three data sets, so that what is wrong with one is said now and not after the search.
-
-    Raises:
-        DataError: One cannot be used, or their inputs differ in shape.
-    """
-    task = setup.task
-    parametrization = setup.space.repair({}, np.random.default_rng(0)) if task.splitter else {}
-    shapes = {}
-    for part, name in NAMES.items():
-        try:
-            shapes[name] = opened(task, part, parametrization).input_shape
-        except CandidateError as error:
-            if not task.splitter:  # with it, another max_len may do better
-                raise DataError(f"the {name} set: {error}") from error
-    if task.collate_fn is None:
-        for name, shape in shapes.items():
-            if shape != shapes["training"]:
-                raise DataError(f"the {name} set: its inputs are {shape}, those of the training set {shapes['training']}")
+def _constraints(board: Constraints, own: Constraints) -> Constraints:
+    """Return the board's limits, replaced by those that the user set."""
+    return Constraints(
+        board.model_size if own.model_size is None else own.model_size,
+        board.working_memory if own.working_memory is None else own.working_memory,
+        board.latency if own.latency is None else own.latency,
+    )
 
 
 def _net(net: Any, where: str) -> Callable[..., nn.Module]:
@@ -128,7 +115,7 @@ def _net(net: Any, where: str) -> Callable[..., nn.Module]:
 
 
 def _datasets(datasets: Any, where: str) -> tuple[Any, Any, Any]:
-    parts = tuple(NAMES.values())
+    parts = ("training", "validation", "test")
     if not isinstance(datasets, Sequence) or len(datasets) != len(parts):
         got = f"{len(datasets)} of them" if isinstance(datasets, Sequence) else type(datasets).__name__
         raise DataError(f"{where} datasets: expected the list [training, validation, test], got {got}")
@@ -149,7 +136,9 @@ def _classes(classes: Any, where: str) -> int:
     except TypeError:
         number = 0
     if number < 2:
-        raise ConfigError(f"{where} classes: expected the number of classes, an integer of 2 or more, got {classes!r}")
+        raise ConfigError(
+            f"{where} classes: expected the number of classes, an integer of 2 or more, got {classes!r}"
+        )
     return number
 
 
@@ -160,9 +149,13 @@ def _collate(collate_fn: Any, config: RunConfig, space: Space, where: str) -> Ca
         function: Callable[..., Any] | None = collate_fn
         return function
     if collate_fn is None:
-        raise ConfigError(f"{where} splitter: splitter = true passes max_len to collate_fn, but there is no collate_fn")
+        raise ConfigError(
+            f"{where} splitter: splitter = true passes max_len to collate_fn, but there is no collate_fn"
+        )
     if "max_len" not in space.names:
-        raise ConfigError(f"{where} splitter: splitter = true needs a parameter named max_len in the search space")
+        raise ConfigError(
+            f"{where} splitter: splitter = true needs a parameter named max_len in the search space"
+        )
     try:
         inspect.signature(collate_fn).bind([], max_len=1)
     except TypeError:
@@ -176,11 +169,15 @@ def _collate(collate_fn: Any, config: RunConfig, space: Space, where: str) -> Ca
 
 def _quant_params(quant_params: Any, config: RunConfig, where: str) -> tuple[type[nn.Module], ...]:
     if not isinstance(quant_params, Collection | None) or isinstance(quant_params, str):
-        raise ConfigError(f"{where} quant_params: expected a list such as [nn.Linear, nn.LSTM], got {quant_params!r}")
+        raise ConfigError(
+            f"{where} quant_params: expected a list such as [nn.Linear, nn.LSTM], got {quant_params!r}"
+        )
     kinds = tuple(quant_params or ())
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
-            raise ConfigError(f"{where} quant_params: expected module types such as [nn.Linear, nn.LSTM], got {kind!r}")
+            raise ConfigError(
+                f"{where} quant_params: expected module types such as [nn.Linear, nn.LSTM], got {kind!r}"
+            )
     if config.quant_scheme in ("dynamic", "both") and not kinds:
         raise ConfigError(
             f"{where} quant_params: quant_scheme = {config.quant_scheme} needs the module types to quantize "
@@ -192,5 +189,7 @@ def _quant_params(quant_params: Any, config: RunConfig, where: str) -> tuple[typ
 def _trainer(trainer: Any, where: str) -> Any:
     if trainer is not None and not (callable(trainer) and callable(getattr(trainer, "fit", None))):
         kind = type(trainer).__name__
-        raise ConfigError(f"{where} trainer: expected a class with fit(net, train, validation, settings, hooks), got {kind}")
+        raise ConfigError(
+            f"{where} trainer: expected a class with fit(net, train, validation, settings, hooks), got {kind}"
+        )
     return trainer

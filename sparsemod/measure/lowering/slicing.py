@@ -78,7 +78,7 @@ def _index_select(builder: Builder, node: Node) -> None:
 
 
 def _index(builder: Builder, node: Node) -> None:
-    """Lower indexing by constants: of dimensions of size 1, as sorting one sequence does, or of one element."""
+    """Lower indexing by constants: one element, or dimensions of size 1, as sorting one sequence does."""
     source, out = node.arguments["self"], node.outputs[0]
     positions = [(i, x) for i, x in enumerate(node.arguments["indices"]) if x is not None]
     if out is None or any(x.data is None or x.dtype == torch.bool for _, x in positions):
