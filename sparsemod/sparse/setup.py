@@ -13,12 +13,14 @@ from torch import nn
 from torch.utils.data import IterableDataset
 
 from sparsemod.candidate import Constraints
+from sparsemod.compress.manager import BaseManager
 from sparsemod.config import RunConfig
-from sparsemod.errors import ConfigError, DataError, nearest
+from sparsemod.errors import CandidateError, ConfigError, DataError, nearest, user_code
 from sparsemod.evaluate.evaluation import Task
 from sparsemod.measure.targets import limits, resolve_target
 from sparsemod.space.morphisms import check_morphisms
 from sparsemod.space.space import Space
+from sparsemod.sparse.recipe import checked_recipe
 
 __all__ = ["OBJECTS", "REQUIRED_OBJECTS", "Setup", "prepare", "split_arguments"]
 
@@ -51,7 +53,10 @@ def split_arguments(arguments: Mapping[str, Any], where: str) -> tuple[dict[str,
     missing = [name for name in REQUIRED_OBJECTS if name not in objects]
     if missing:
         raise ConfigError(f"{where}: missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
-    return {k: v for k, v in arguments.items() if k not in OBJECTS}, objects
+    settings = {k: v for k, v in arguments.items() if k not in OBJECTS}
+    if isinstance(settings.get("recipe"), BaseManager):
+        settings["recipe"] = str(settings["recipe"])
+    return settings, objects
 
 
 def prepare(config: RunConfig, objects: Mapping[str, Any], where: str) -> Setup:
@@ -84,6 +89,7 @@ def prepare(config: RunConfig, objects: Mapping[str, Any], where: str) -> Setup:
         quant_params=_quant_params(objects.get("quant_params"), config, where),
         runtime=config.runtime,
         target=target,
+        recipe=checked_recipe(config, space, len(train), where),
         trainer=_trainer(objects.get("trainer"), where),
         device="cuda" if torch.cuda.is_available() else "cpu",
     )
@@ -119,15 +125,25 @@ def _datasets(datasets: Any, where: str) -> tuple[Any, Any, Any]:
     if not isinstance(datasets, Sequence) or len(datasets) != len(parts):
         got = f"{len(datasets)} of them" if isinstance(datasets, Sequence) else type(datasets).__name__
         raise DataError(f"{where} datasets: expected the list [training, validation, test], got {got}")
+    datasets = [_listed(dataset, part, where) for part, dataset in zip(parts, datasets, strict=True)]
     for part, dataset in zip(parts, datasets, strict=True):
-        if isinstance(dataset, IterableDataset):
-            continue  # read into a list when it is opened
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             kind = type(dataset).__name__
             raise DataError(f"{where} datasets: the {part} set must have a length and items, {kind} has not")
         if len(dataset) == 0:
             raise DataError(f"{where} datasets: the {part} set is empty")
     return datasets[0], datasets[1], datasets[2]
+
+
+def _listed(dataset: Any, part: str, where: str) -> Any:
+    """Read an iterable data set, which has neither a length nor places, into a list."""
+    if not isinstance(dataset, IterableDataset):
+        return dataset
+    try:
+        with user_code("dataset"):
+            return list(dataset)
+    except CandidateError as error:
+        raise DataError(f"{where} datasets: the {part} set: {error}") from error
 
 
 def _classes(classes: Any, where: str) -> int:
