@@ -115,13 +115,14 @@ def user_code(what: str) -> Iterator[None]:
         what: The piece of user's code that runs inside, for example ``"Net.forward"``.
 
     Raises:
-        CandidateError: Whatever `Exception` was raised inside, except those of sparsemod itself.
+        CandidateError: Whatever `Exception` was raised inside, except those of sparsemod; `SystemExit`, too,
+            so that a `sys.exit` costs the same in a worker process and in this one.
     """
     try:
         yield
     except SparsemodError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         import traceback
 
         raise CandidateError(describe(what, error), traceback.format_exc()) from error

@@ -64,7 +64,9 @@ class Store:
             StoreError: The folder cannot be written, is in use, or holds a run of another name.
         """
         with _story(self.root, "cannot be used"):
-            self.models_path.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(parents=True, exist_ok=True)
+            with _story(self.models_path, "cannot be used"):
+                self.models_path.mkdir(exist_ok=True)
             lock = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             self._acquire(lock)

@@ -153,7 +153,28 @@ def test_wrong_value_is_one_line_with_key_expectation_and_value(key, value, said
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", "a/b", "a\\b", "../up", "a:b", " a", "a ", "a\nb", "x" * 201, "a\0"]
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "a/b",
+        "a\\b",
+        "../up",
+        "a:b",
+        " a",
+        "a ",
+        "a.",
+        ".a",
+        "-a",
+        "a (2)",
+        "a=b",
+        "run",
+        "Run",
+        "a\nb",
+        "x" * 101,
+        "a\0",
+    ],
 )
 def test_name_must_be_a_plain_file_stem(name):
     assert "name: expected a plain file name without folders" in line(name=name)
@@ -162,7 +183,8 @@ def test_name_must_be_a_plain_file_stem(name):
 def test_several_wrong_values_are_told_together():
     assert line(r1="ten", name="a/b") == (
         "Sparse(...) r1: expected an integer of 0 or more, got 'ten'; "
-        "name: expected a plain file name without folders, got 'a/b'"
+        "name: expected a plain file name without folders, of letters, digits, spaces and _ . + -, "
+        "other than run, got 'a/b'"
     )
 
 

@@ -127,14 +127,20 @@ def text(value: object) -> str:
 
 
 def file_stem(value: object) -> str:
-    """Read a name that results files can carry on every system: no folders, no reserved characters."""
+    """Read a name that results files can carry on every system: no folders, no reserved characters.
+
+    `run.json` is a file of every run.
+    """
     if (
         not isinstance(value, str)
         or not value.isprintable()
-        or re.search(r'[<>:"/\\|?*]|^\s|[\s.]$|^$', value)
+        or not re.fullmatch(r"\w[\w.+ -]{0,99}", value)
+        or re.search(r"[ .]$", value)
+        or value.lower() == "run"
         or len(os.fsencode(value)) > 200
     ):
-        raise expected("a plain file name without folders", value)
+        what = "a plain file name without folders, of letters, digits, spaces and _ . + -, other than run"
+        raise expected(what, value)
     return value
 
 

@@ -16,16 +16,17 @@ from torch.nn.utils.rnn import PackedSequence
 
 from sparsemod.candidate import Parametrization
 from sparsemod.compress.structured import load_resized
-from sparsemod.errors import CandidateError, StoreError, user_code
+from sparsemod.errors import CandidateError, DataError, StoreError, user_code
 from sparsemod.evaluate.reproducible import reproducible
 from sparsemod.evaluate.task import Task
 from sparsemod.train.data import Data, Inputs, open_data
 
-__all__ = ["Part", "build", "dump_weights", "load_weights", "moved", "opened", "rebuild"]
+__all__ = ["NAMES", "Part", "build", "dump_weights", "load_weights", "moved", "opened", "rebuild"]
 
 Part = Literal["train", "validation", "test"]
 
 N_PROBED = 4
+NAMES: Mapping[Part, str] = {"train": "training", "validation": "validation", "test": "test"}
 
 _OPENED: WeakKeyDictionary[Task, dict[tuple[Part, object], Data]] = WeakKeyDictionary()
 
@@ -49,10 +50,13 @@ def opened(task: Task, part: Part, parametrization: Parametrization) -> Data:
     known = _OPENED.setdefault(task, {})
     if (part, max_len) not in known:
         # Seeded, so that a collate function that draws does not tell whether the data were open already.
-        with reproducible(task.device, seed=0):
-            known[part, max_len] = open_data(
-                getattr(task, part), collate_fn=collate_fn, classes=task.classes, device=task.device
-            )
+        try:
+            with reproducible(task.device, seed=0):
+                known[part, max_len] = open_data(
+                    getattr(task, part), collate_fn=collate_fn, classes=task.classes, device=task.device
+                )
+        except DataError as error:
+            raise DataError(f"the {NAMES[part]} set: {error}") from error
     return known[part, max_len]
 
 

@@ -43,6 +43,10 @@ _SHAPE_ONLY = {  # what reads the shape of a tensor but not its values
 }
 
 
+_LENGTHS = {"_pack_padded_sequence", "_pad_packed_sequence"}
+"""What hands back, second, the lengths of sequences: they come with the input and not from its values."""
+
+
 @dataclass(slots=True, eq=False)
 class Trace:
     """What a network did with one input; `nodes` holds only what its outputs need."""
@@ -253,8 +257,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             targets = [bound[key] for key in written if isinstance(bound[key], Tensor)]
             node.outputs = tuple(self._storages.write(target, depends) for target in targets)
         elif depends:
+            followed = tensors[:1] if name in _LENGTHS else tensors
             node.outputs = tuple(
-                self._storages.register(t, is_view) if isinstance(t, Tensor) else None for t in tensors
+                self._storages.register(t, is_view) if isinstance(t, Tensor) else None for t in followed
             )
         else:
             source = next((value.source for value in node.values if value.source), None)

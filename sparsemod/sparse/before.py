@@ -1,16 +1,20 @@
-"""What is known of an arm before it is trained: its resources and its seed."""
+"""What is known before anything is trained: whether the data can be used, an arm's resources and its seed."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import Any
 
+import numpy as np
+
 from sparsemod.candidate import Parametrization, Resources
-from sparsemod.errors import CandidateError
+from sparsemod.errors import CandidateError, DataError, StoreError
+from sparsemod.evaluate.build import NAMES, load_weights, opened
 from sparsemod.evaluate.evaluation import predict
 from sparsemod.sparse.setup import Setup
+from sparsemod.store import Store
 
-__all__ = ["ResourceCache", "arm_seed"]
+__all__ = ["ResourceCache", "arm_seed", "check_data", "stored_weights"]
 
 
 class ResourceCache:
@@ -49,3 +53,39 @@ def arm_seed(seed: int, index: int) -> int:
     """
     digest = hashlib.blake2b(f"{seed}:{index}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") & 0x7FFFFFFF
+
+
+def check_data(setup: Setup) -> None:
+    """Open all three data sets, so that what is wrong with one is said now and not after the search.
+
+    Raises:
+        DataError: One cannot be used, or their inputs differ in shape.
+    """
+    task = setup.task
+    parametrization = setup.space.repair({}, np.random.default_rng(0)) if task.splitter else {}
+    shapes = {}
+    for part, name in NAMES.items():
+        try:
+            shapes[name] = opened(task, part, parametrization).input_shape
+        except CandidateError as error:
+            if not task.splitter:  # with it, another max_len may do better
+                raise DataError(f"the {name} set: {error}") from error
+    if task.collate_fn is None:
+        for name, shape in shapes.items():
+            if shape != shapes["training"]:
+                raise DataError(
+                    f"the {name} set: expected inputs of shape {shapes['training']} like the training set's, "
+                    f"got {shape}"
+                )
+
+
+def stored_weights(store: Store, name: str) -> tuple[bytes | None, str]:
+    """Return the stored weights of an arm, or None and what is wrong with them."""
+    weights = store.weights(name)
+    if weights is None:
+        return None, "gone"
+    try:
+        load_weights(weights)
+    except StoreError:
+        return None, "damaged"
+    return weights, ""

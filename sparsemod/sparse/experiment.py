@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from torch import nn
 
-from sparsemod.candidate import OBJECTIVES, Arm
+from sparsemod.candidate import Arm
+from sparsemod.config.values import file_stem, folder, objectives
 from sparsemod.errors import ConfigError, StoreError, nearest
 from sparsemod.evaluate.build import rebuild
 from sparsemod.search.experiment import Experiment
+from sparsemod.space.space import Space
 from sparsemod.sparse.setup import Setup
 from sparsemod.store import Store
 
 __all__ = ["SparseExperiment", "load_net", "stored_arm"]
+
+T = TypeVar("T")
 
 
 class ExperimentArguments(TypedDict, total=False):
@@ -22,7 +27,7 @@ class ExperimentArguments(TypedDict, total=False):
 
     name: str
     root: str | Path
-    objectives: int
+    objectives: int | Sequence[str]
     pruning: bool
     epochs: Any
     datasets: Any
@@ -71,9 +76,10 @@ class SparseExperiment:
 
         Raises:
             StoreError: The file cannot be read.
-            ConfigError: There is no file and no ``search_space`` to create an experiment from.
+            ConfigError: An argument is ill-typed, or there is no file and no ``search_space`` to begin with.
+            SpaceError: There is no file and the search space cannot be used.
         """
-        name, root = str(self._arguments["name"]), Path(self._arguments["root"])
+        name, root = _read(file_stem, "name", self._arguments), _read(folder, "root", self._arguments)
         path = root / f"{name}.json"
         try:
             experiment = Experiment.from_json(path.read_bytes(), str(path))
@@ -88,8 +94,16 @@ class SparseExperiment:
             raise ConfigError(
                 f"SparseExperiment(...): {path} does not exist, and there is no search_space to begin with"
             )
-        objectives = OBJECTIVES[: int(self._arguments.get("objectives", 1))]
-        return Experiment(name, self._arguments["search_space"], objectives)
+        space = Space.from_ax(self._arguments["search_space"])
+        wanted = _read(objectives, "objectives", {"objectives": 1, **self._arguments})
+        return Experiment(name, space.ax, wanted)
+
+
+def _read(convert: Callable[[object], T], key: str, arguments: Mapping[str, Any]) -> T:
+    try:
+        return convert(arguments[key])
+    except ValueError as error:
+        raise ConfigError(f"SparseExperiment(...) {key}: {error}") from None
 
 
 def load_net(setup: Setup, arm: str) -> nn.Module:
@@ -114,7 +128,7 @@ def stored_arm(setup: Setup, name: str) -> tuple[Arm, bytes]:
         raise StoreError(f"{store.json_path}: there are no results yet")
     arms = {a.name: a for a in Experiment.from_json(stored, str(store.json_path)).arms}
     if name not in arms:
-        raise StoreError(f"{store.json_path}: there is no arm '{name}'{nearest(name, arms)}")
+        raise StoreError(f"{store.json_path}: there is no arm '{name}'{nearest(str(name), arms)}")
     weights = store.weights(name)
     if weights is None:
         raise StoreError(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -168,7 +172,40 @@ class Reporter:
             self.note(line)
 
 
+class _Stdout:
+    """Standard output of the moment; when it cannot be written any more, the search goes on without a word.
+
+    A closed pipe (``| head``) or a full disk behind a log must not end a search of a night.
+    """
+
+    def write(self, text: str) -> int:
+        self._attempt("write", text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._attempt("flush")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream(), name)
+
+    def _stream(self) -> TextIO:
+        stream: TextIO = getattr(sys.stdout, "rich_proxied_file", sys.stdout)  # behind the bars' own
+        return stream
+
+    def _attempt(self, method: str, *arguments: str) -> None:
+        stream = self._stream()
+        try:
+            getattr(stream, method)(*arguments)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())  # for what else is written, up to the flush at exit
+                os.close(nowhere)
+            print(f"standard output: {error.strerror}; the search goes on without it", file=sys.stderr)
+
+
 def _console() -> Console:
-    console = Console()
+    out = cast("TextIO", _Stdout()) if sys.stdout is not None else None
+    console = Console(file=out)
     # Without a terminal there is no width to respect, and a squeezed table is hard to read in a log.
-    return console if console.is_terminal else Console(width=140)
+    return console if console.is_terminal else Console(file=out, width=140)

@@ -8,6 +8,7 @@ had.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from rich.table import Table
 
 from sparsemod.candidate import Arm, Evaluation, Status
 from sparsemod.config import StageConfig
-from sparsemod.errors import ExhaustedError, StoreError
+from sparsemod.errors import CandidateError, ExhaustedError, StoreError
 from sparsemod.evaluate.evaluation import Job, test_error
 from sparsemod.evaluate.executors import Executor, InlineExecutor, ProcessExecutor
 from sparsemod.search.bayes import BayesStrategy
@@ -30,7 +31,7 @@ from sparsemod.search.morph import MorphStrategy
 from sparsemod.search.sobol import SobolStrategy
 from sparsemod.search.strategy import Problem, Strategy
 from sparsemod.search.surrogate import Kernel
-from sparsemod.sparse.before import ResourceCache, arm_seed
+from sparsemod.sparse.before import ResourceCache, arm_seed, check_data, stored_weights
 from sparsemod.sparse.progress import Reporter, front_table
 from sparsemod.sparse.record import check_same_run, run_record
 from sparsemod.sparse.setup import Setup
@@ -83,12 +84,18 @@ def run(setup: Setup, reporter: Reporter) -> RunResult:
     """Run what is left of a search and return its result.
 
     Raises:
+        DataError: A data set cannot be used.
         StoreError: The results folder cannot be used, or holds another search.
         InfeasibleError: The limits exclude every configuration that was tried.
         ExecutorError: Work cannot be handed to the workers.
         SystemExit: Ctrl-C was pressed; the state is saved and the exit code is 130.
     """
     config = setup.config
+    try:
+        check_data(setup)
+    except KeyboardInterrupt:
+        reporter.note("stopped while the data were read; nothing has been changed")
+        raise SystemExit(130) from None
     with Store(config.root, config.name) as store, reporter:
         if not config.resume:
             store.archive()
@@ -214,10 +221,10 @@ def _parent_weights(session: _Session, arm: Arm) -> bytes | None:
     parent = arm.candidate.parent
     if parent is None:
         return None
-    weights = session.store.weights(parent)
-    if weights is None:
+    weights, wrong = stored_weights(session.store, parent)
+    if wrong:
         session.reporter.note(
-            f"arm {arm.name}: the weights of its parent {parent} are gone, it is trained from scratch"
+            f"arm {arm.name}: the weights of its parent {parent} are {wrong}, it is trained from scratch"
         )
     return weights
 
@@ -243,15 +250,18 @@ def _record(session: _Session, name: str, evaluation: Evaluation) -> None:
 def _score_front(session: _Session) -> None:
     """Evaluate the test set for the arms on the front; the search never sees these figures."""
     for arm in session.front():
-        weights = session.store.weights(arm.name)
         if arm.evaluation is None or arm.evaluation.test_error is not None:
             continue
+        weights, wrong = stored_weights(session.store, arm.name)
         if weights is None:
-            session.reporter.note(f"arm {arm.name}: its weights are gone, so its test error is unknown")
+            session.reporter.note(f"arm {arm.name}: its weights are {wrong}, so its test error is unknown")
             continue
-        session.experiment.set_test_error(
-            arm.name, test_error(session.setup.task, arm.candidate, weights, arm.seed)
-        )
+        try:
+            error = test_error(session.setup.task, arm.candidate, weights, arm.seed)
+        except (CandidateError, StoreError) as failure:
+            session.reporter.note(f"arm {arm.name}: its test error is unknown: {failure}")
+            continue
+        session.experiment.set_test_error(arm.name, error)
 
 
 @contextmanager
@@ -262,8 +272,11 @@ def _recorded(session: _Session, stage: str) -> Iterator[None]:
         yield
     finally:
         stored: Mapping[str, Any] = session.store.read_run() or {}
-        seconds = dict(stored.get("seconds", {}))
-        seconds[stage] = round(seconds.get(stage, 0.0) + time.perf_counter() - start, 3)
+        before = stored.get("seconds")
+        seconds = dict(before) if isinstance(before, Mapping) else {}
+        earlier = seconds.get(stage)
+        so_far = float(earlier) if isinstance(earlier, int | float) else 0.0
+        seconds[stage] = round(so_far + time.perf_counter() - start, 3)
         session.store.write_run({**stored, "seconds": seconds})
 
 
@@ -282,4 +295,4 @@ def _progress(experiment: Experiment) -> str:
 
 
 def _command() -> str:
-    return " ".join([Path(sys.executable).name, *sys.argv])
+    return shlex.join([Path(sys.executable).name, *sys.argv])

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import IterableDataset
 
 from sparsemod.candidate import Constraints
 from sparsemod.compress.manager import BaseManager
 from sparsemod.config import RunConfig
-from sparsemod.errors import ConfigError, DataError, nearest
+from sparsemod.errors import CandidateError, ConfigError, DataError, nearest, user_code
 from sparsemod.evaluate.evaluation import Task
 from sparsemod.measure.targets import limits, resolve_target
 from sparsemod.space.morphisms import check_morphisms
@@ -123,6 +125,7 @@ def _datasets(datasets: Any, where: str) -> tuple[Any, Any, Any]:
     if not isinstance(datasets, Sequence) or len(datasets) != len(parts):
         got = f"{len(datasets)} of them" if isinstance(datasets, Sequence) else type(datasets).__name__
         raise DataError(f"{where} datasets: expected the list [training, validation, test], got {got}")
+    datasets = [_listed(dataset, part, where) for part, dataset in zip(parts, datasets, strict=True)]
     for part, dataset in zip(parts, datasets, strict=True):
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             kind = type(dataset).__name__
@@ -132,12 +135,27 @@ def _datasets(datasets: Any, where: str) -> tuple[Any, Any, Any]:
     return datasets[0], datasets[1], datasets[2]
 
 
+def _listed(dataset: Any, part: str, where: str) -> Any:
+    """Read an iterable data set, which has neither a length nor places, into a list."""
+    if not isinstance(dataset, IterableDataset):
+        return dataset
+    try:
+        with user_code("dataset"):
+            return list(dataset)
+    except CandidateError as error:
+        raise DataError(f"{where} datasets: the {part} set: {error}") from error
+
+
 def _classes(classes: Any, where: str) -> int:
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
+    try:
+        number = 0 if isinstance(classes, bool) else operator.index(classes)  # numpy's integers, too
+    except TypeError:
+        number = 0
+    if number < 2:
         raise ConfigError(
             f"{where} classes: expected the number of classes, an integer of 2 or more, got {classes!r}"
         )
-    return classes
+    return number
 
 
 def _collate(collate_fn: Any, config: RunConfig, space: Space, where: str) -> Callable[..., Any] | None:
@@ -166,6 +184,10 @@ def _collate(collate_fn: Any, config: RunConfig, space: Space, where: str) -> Ca
 
 
 def _quant_params(quant_params: Any, config: RunConfig, where: str) -> tuple[type[nn.Module], ...]:
+    if not isinstance(quant_params, Collection | None) or isinstance(quant_params, str):
+        raise ConfigError(
+            f"{where} quant_params: expected a list such as [nn.Linear, nn.LSTM], got {quant_params!r}"
+        )
     kinds = tuple(quant_params or ())
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, nn.Module)):

@@ -46,8 +46,10 @@ def as_labels(y: Any, classes: int | None, device: torch.device) -> Tensor:
         y = y.squeeze(1)
     if y.dim() != 1:
         raise DataError(f"labels must be one class index a sample, got labels of shape {tuple(y.shape)}")
-    if y.is_floating_point() and not torch.equal(y, y.round()):
-        raise DataError(f"labels must be whole class indices, got {float(y[y != y.round()][0])}")
+    if y.is_complex():
+        raise DataError("labels must be whole class indices, got complex numbers")
+    if y.is_floating_point() and not bool((whole := y.isfinite() & (y == y.round())).all()):
+        raise DataError(f"labels must be whole class indices, got {float(y[~whole][0])}")
     indices: Tensor = y.to(device, torch.int64)
     if len(indices):
         low, high = (int(value) for value in torch.aminmax(indices))

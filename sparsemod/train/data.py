@@ -162,6 +162,8 @@ class LoaderData:
         if n_inputs != len(y):
             found = f"{n_inputs} inputs and {len(y)} labels"
             raise DataError(f"collate_fn must return one label an input, got {found}")
+        if not n_inputs:
+            raise DataError(f"collate_fn returned no inputs of {len(items)} samples")
         return x, y
 
     @cached_property
@@ -239,7 +241,8 @@ def _tensors(dataset: Any) -> tuple[Tensor, Tensor] | None:
     """Return inputs and labels of a `TensorDataset`, or of a subset of one, without reading samples."""
     if isinstance(dataset, Subset):
         whole = _tensors(dataset.dataset)
-        return None if whole is None else (whole[0][list(dataset.indices)], whole[1][list(dataset.indices)])
+        indices = torch.as_tensor(dataset.indices, dtype=torch.int64)
+        return None if whole is None else (whole[0][indices], whole[1][indices])
     if not isinstance(dataset, TensorDataset):
         return None
     if len(dataset.tensors) != 2:

@@ -214,6 +214,46 @@ def test_a_sequence_that_is_packed_inside_is_cut_to_its_length():
     assert_same_function(Net(), torch.randn(1, 9, 4))
 
 
+@pytest.mark.parametrize("layer", [nn.RNN, nn.GRU, nn.LSTM])
+def test_the_last_step_of_a_packed_sequence_is_taken_by_its_length(layer):
+    def forward(m, x):
+        y, lengths = pad_packed_sequence(m.r(x)[0], batch_first=True)
+        return m.f(y[torch.arange(len(lengths)), lengths - 1])
+
+    torch.manual_seed(0)
+    net = Lambda(forward, r=layer(4, 5, batch_first=True), f=nn.Linear(5, 3)).eval()
+    x = pack_sequence([torch.randn(7, 4)])
+    graph = lower(net, x)
+    assert not [operator.kind for operator in graph.operators if operator.kind.startswith("other")]
+    with torch.no_grad():
+        torch.testing.assert_close(run(graph, x.data)[0], net(x), rtol=1e-4, atol=1e-5)
+
+
+def test_lengths_of_packed_sequences_are_constants():
+    def forward(m, x):
+        y, lengths = pad_packed_sequence(m.r(x)[0], batch_first=True)
+        last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, y.shape[2])
+        seen = (torch.arange(y.shape[1])[None] < lengths[:, None])[..., None]
+        return m.f(y.gather(1, last).squeeze(1) + (y * seen).sum(1) / lengths[:, None])
+
+    net = Lambda(forward, r=nn.GRU(4, 5, batch_first=True), f=nn.Linear(5, 3))
+    kinds = [operator.kind for operator in lower(net, pack_sequence([torch.randn(7, 4)])).operators]
+    assert [kind for kind in kinds if kind.startswith("other")] == ["other:gather"]
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda x: x[:, torch.tensor([2])],
+        lambda x: x[:, torch.tensor(-1)],
+        lambda x: x[:, torch.tensor([1]), torch.tensor([3])],
+        lambda x: x[torch.tensor([0]), torch.tensor([[1]])],
+    ],
+)
+def test_one_element_is_picked_by_constants(pick):
+    assert_same_function(Lambda(lambda m, x: pick(torch.relu(x) + 1) * 2), torch.randn(1, 4, 5))
+
+
 @pytest.mark.parametrize("state", ["returned", "given"])
 def test_a_state_that_no_runtime_keeps_is_counted_and_named(state):
     def forward(m, x):

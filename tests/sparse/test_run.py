@@ -228,6 +228,23 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     assert json.loads((tmp_path / "tiny.json").read_text())["trials"]
 
 
+@pytest.mark.parametrize("output", ["closed pipe", "full disk"])
+def test_a_search_goes_on_when_nobody_reads_its_output(tmp_path, output):
+    if output == "closed pipe":
+        read, write = os.pipe()
+        os.close(read)
+    else:
+        write = os.open("/dev/full", os.O_WRONLY)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE}", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, HERE / "tiny_main.py", str(tmp_path), "r1=2", "r2=0", "r3=0"]
+    process = subprocess.run(command, env=environment, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert process.returncode == 0
+    assert process.stderr.count("\n") == 1
+    assert process.stderr.startswith("standard output: ")
+    assert len(json.loads((tmp_path / "tiny.json").read_text())["trials"]) == 2
+
+
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path):
     process = script(tmp_path, "epoch1=3")
     _, err = process.communicate(timeout=60)

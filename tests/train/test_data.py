@@ -156,6 +156,13 @@ def test_subsets_of_tensors_are_read_at_once():
     assert data.x.flatten().tolist() == [2, 5]
 
 
+def test_subsets_may_be_given_by_tensors_and_nested():
+    x = torch.arange(12.0).view(6, 2)
+    whole = TensorDataset(x, torch.zeros(6, dtype=torch.long))
+    part = Subset(Subset(whole, torch.tensor([5, 3, 1])), [0, 2])
+    assert torch.equal(open_data(part).x, x[[5, 1]])
+
+
 def test_any_data_set_of_equal_arrays_is_stacked():
     items = [(np.full((2, 2), i, dtype=np.float64), i % 2) for i in range(5)]
     data = open_data(Listed(items))
@@ -303,6 +310,15 @@ class Broken(Dataset):
             DataError,
             "one label an input, got 2 inputs and 3 labels",
         ),
+        (
+            numbered(),
+            lambda items: (torch.zeros(0, 1), torch.zeros(0)),
+            DataError,
+            r"collate_fn returned no inputs of \d+ samples",
+        ),
+        (Listed([(1, float("inf"))]), None, DataError, "labels must be whole class indices, got inf"),
+        (Listed([(1, float("nan"))]), None, DataError, "labels must be whole class indices, got nan"),
+        (Listed([(1, 1j)]), None, DataError, "labels must be whole class indices, got complex numbers"),
         (Broken(), None, CandidateError, "dataset raised FileNotFoundError: no such file: 7.wav"),
         (Broken(), stack, CandidateError, "dataset raised FileNotFoundError: no such file: 7.wav"),
     ],

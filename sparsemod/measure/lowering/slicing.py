@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
+import torch
+
 from sparsemod.measure.layout import Layout
-from sparsemod.measure.lowering.builder import Builder, Handler
+from sparsemod.measure.lowering.builder import Builder, Handler, array
 from sparsemod.measure.lowering.drafts import Bound, Parts
 from sparsemod.measure.lowering.other import lower_other
 from sparsemod.measure.values import Node, Value
@@ -74,14 +78,33 @@ def _index_select(builder: Builder, node: Node) -> None:
 
 
 def _index(builder: Builder, node: Node) -> None:
-    """Lower indexing of dimensions of size 1, which sorting a batch of one sequence does."""
+    """Lower indexing by constants: one element, or dimensions of size 1, as sorting one sequence does."""
     source, out = node.arguments["self"], node.outputs[0]
-    if out is not None and out.shape == source.shape:
-        positions = [(i, x) for i, x in enumerate(node.arguments["indices"]) if x is not None]
-        if all(x.data is not None and source.shape[i] == 1 for i, x in positions):
-            builder.bind(out, builder.get(source))
-            return
-    lower_other(builder, node)
+    positions = [(i, x) for i, x in enumerate(node.arguments["indices"]) if x is not None]
+    if out is None or any(x.data is None or x.dtype == torch.bool for _, x in positions):
+        lower_other(builder, node)
+    elif out.shape == source.shape and all(source.shape[i] == 1 for i, _ in positions):
+        builder.bind(out, builder.get(source))
+    elif _picks_one(positions):
+        builder.bind(out, _picked(builder, node, source, positions))
+    else:
+        lower_other(builder, node)
+
+
+def _picks_one(positions: list[tuple[int, Value]]) -> bool:
+    """Say whether each index is a single number and the indexed dimensions are neighbours."""
+    dims = [i for i, _ in positions]
+    return dims == list(range(dims[0], dims[-1] + 1)) and all(prod(x.shape) == 1 for _, x in positions)
+
+
+def _picked(builder: Builder, node: Node, source: Value, positions: list[tuple[int, Value]]) -> Bound:
+    bound = builder.get(source)
+    for dim, value in reversed(positions):
+        index = int(array(value).item()) % source.shape[dim]
+        bound = _dropped(builder.sliced(node, bound, dim, index, index + 1), dim)
+    first, n_dims = positions[0][0], max(len(value.shape) for _, value in positions)
+    dims = bound.layout.dims
+    return Bound(bound.tensor, Layout((*dims[:first], *((),) * n_dims, *dims[first:]), bound.layout.order))
 
 
 HANDLERS: dict[str, Handler] = {
