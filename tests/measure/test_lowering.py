@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 import torch
-from graph_interpreter import run
 from net_zoo import ZOO, Lambda, Packed, built
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 from torch.utils import _pytree as pytree
 
+from sparsemod.measure.graph_interpreter import run
 from sparsemod.measure.operators import lower
 from sparsemod.measure.sizes import n_parameters
 
@@ -16,7 +16,7 @@ def assert_same_function(net, *inputs, **arguments):
     graph = lower(net, *inputs, **arguments)
     with torch.no_grad():
         expected = pytree.tree_leaves(net.eval()(*inputs))
-    for got, want in zip(run(graph, *inputs), expected, strict=True):
+    for got, want in zip(run(graph, list(inputs)), expected, strict=True):
         assert got.shape == want.shape
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
     return graph
