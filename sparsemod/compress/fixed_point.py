@@ -20,6 +20,8 @@ __all__ = [
     "Rescaling",
     "exp_on_negative",
     "high_multiply",
+    "leading_zeros",
+    "log_of_sum",
     "logistic",
     "one_over_one_plus",
     "rescale",
@@ -84,7 +86,7 @@ def shift_right(x: Tensor, exponent: Tensor | int) -> Tensor:
     return (x + half - ((x < 0) & (exponent > 0)).long()) >> exponent
 
 
-def _shift_left(x: Tensor, exponent: int) -> Tensor:
+def _shift_left(x: Tensor, exponent: Tensor | int) -> Tensor:
     """Return ``x * 2**exponent``, saturated to 32 bits."""
     return (x << exponent).clamp(-(2**31), 2**31 - 1)
 
@@ -137,6 +139,40 @@ def tanh(x: Tensor, integer_bits: int) -> Tensor:
     e = exp_on_negative(-x.abs(), integer_bits + 1)  # of 2 |x|, with the same bits
     size = _shift_left(_newton(e) - (1 << 29), 2)  # 2 / (1 + e) - 1
     return torch.where(x == 0, 0, torch.where(x < 0, -size, size))
+
+
+_SQRT_HALF = round(0.5**0.5 * 2**31)
+_ROOT = round(0.5**0.25 * 2**31)
+_LOG_2 = round(float(np.log(2)) * 2**31)
+_NUMERATOR = round(11 / 240 * 2**0.25 * 2**31)
+_DENOMINATOR = tuple(round(c * 2**31) for c in (2 / 2**0.25 - 2**0.25, 2**0.25 / 20, 2**0.25 / 4))
+
+
+def log_of_sum(x: Tensor) -> Tensor:
+    """Return the natural logarithm, with 5 bits before the point, of numbers from 1 on with 12.
+
+    The number is a power of two times one near the fourth root of a half, of whose logarithm a quotient of
+    polynomials is taken.
+    """
+    headroom = leading_zeros(x)
+    near = _shift_left(high_multiply(_shift_left(x, headroom - 1), _SQRT_HALF), 1)
+    power = ((12 - headroom) << 25) + (1 << 23)
+    lower_headroom = leading_zeros(high_multiply(x, _SQRT_HALF)) - 1
+    r = torch.minimum(near, _shift_left(x, lower_headroom))
+    power = torch.maximum(power, ((12 - lower_headroom) << 25) - (1 << 23))
+    q = 2 * (r - _ROOT)
+    square = high_multiply(q, q)
+    numerator = high_multiply(q, r) + high_multiply(high_multiply(q, square), _NUMERATOR)
+    constant, of_square, of_q = _DENOMINATOR
+    inner = constant + q + high_multiply(square, of_square)
+    denominator = high_multiply((r + _ROOT + 1) // 2, inner) + high_multiply(q, of_q)
+    fraction = high_multiply(shift_right(numerator, 6), one_over_one_plus(denominator))
+    return _shift_left(high_multiply(power, _LOG_2) + fraction, 1)
+
+
+def leading_zeros(x: Tensor) -> Tensor:
+    """Return the zero bits above the highest one of positive int32 values."""
+    return 31 - torch.floor(torch.log2(x.double())).long()
 
 
 def _newton(x: Tensor) -> Tensor:

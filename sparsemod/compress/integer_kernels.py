@@ -13,6 +13,8 @@ from torch.nn import functional as F
 from sparsemod.compress.fixed_point import (
     exp_on_negative,
     high_multiply,
+    leading_zeros,
+    log_of_sum,
     one_over_one_plus,
     rescale,
     shift_right,
@@ -141,17 +143,31 @@ def _pool(quantized: QuantizedGraph, held: QuantizedOperator, xs: Sequence[Tenso
     return y.permute(0, 2, 3, 1).clamp(*held.bounds).to(torch.int8)
 
 
-def _softmax(quantized: QuantizedGraph, held: QuantizedOperator, xs: Sequence[Tensor]) -> Tensor:
-    """Return stored probabilities; differences that would reach exp(-32) count as none."""
+def _exponentials(held: QuantizedOperator, x: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Return differences to the largest value, as they are and in fixed point, their exponentials, and the
+    lowest difference that counts: those beyond would reach exp(-32).
+    """
     factor = held.rescalings[0]
     lowest = -int(31 * 2.0**26 / 2.0 ** int(factor.shift[0]))
-    x = xs[0].long()
-    difference = x - x.amax(-1, keepdim=True)
-    counts = difference >= lowest
+    difference = x.long() - x.amax(-1, keepdim=True)
     scaled = rescale(difference.clamp(min=lowest)[..., None], factor)[..., 0]
-    e = torch.where(counts, exp_on_negative(scaled, 5), 0)
-    total = torch.where(counts, shift_right(e, 12), 0).sum(-1, keepdim=True)
-    headroom = 31 - torch.floor(torch.log2(total.double())).long()
+    e = torch.where(difference >= lowest, exp_on_negative(scaled, 5), 0)
+    return difference, scaled, e, lowest
+
+
+def _log_softmax(quantized: QuantizedGraph, held: QuantizedOperator, xs: Sequence[Tensor]) -> Tensor:
+    difference, scaled, e, lowest = _exponentials(held, xs[0])
+    log = log_of_sum(shift_right(e, 12).sum(-1, keepdim=True))
+    least = rescale((log - 2**31)[..., None], held.rescalings[1])[..., 0].clamp(min=lowest - 1)
+    y = shift_right(scaled - log, 22) + 127
+    return torch.where(difference > least, y.clamp(-128, 127), -128).to(torch.int8)
+
+
+def _softmax(quantized: QuantizedGraph, held: QuantizedOperator, xs: Sequence[Tensor]) -> Tensor:
+    difference, _, e, lowest = _exponentials(held, xs[0])
+    counts = difference >= lowest
+    total = shift_right(e, 12).sum(-1, keepdim=True)
+    headroom = leading_zeros(total)
     reciprocal = one_over_one_plus(((total << headroom) & 0xFFFFFFFF) - 2**31)
     exponent = 12 - headroom + 31 - 8
     y = shift_right(high_multiply(e, reciprocal), exponent)
@@ -168,6 +184,7 @@ KERNELS: dict[str, Kernel] = {
     **dict.fromkeys(("maximum", "minimum"), _larger),
     **dict.fromkeys(("max_pool_2d", "average_pool_2d"), _pool),
     "softmax": _softmax,
+    "log_softmax": _log_softmax,
 }
 """Operators that compute, other than tables, LSTM and what only moves values."""
 

@@ -75,7 +75,7 @@ class QuantizedOperator:
             to the output. Sum and difference of two: of the left operand and of the right one, both 20 bits
             up, and back. LSTM: from the accumulator to the gates with 12 bits below the point, four from the
             input and four from the state; then of forget gate times cell, input gate times new, output gate
-            times tanh of the cell. Softmax: of the difference to the largest.
+            times tanh of the cell. Softmax: of the difference to the largest, and back.
         bounds: Smallest and largest stored integer of the output behind the activation.
         table: int8 for the stored values -128 to 127, of an operator of one value.
         cell: The 16-bit grid of an LSTM's cell state.
@@ -184,8 +184,8 @@ def _operator(
     if kind == "unidirectional_sequence_lstm":
         cell = cell_grid(ranges, draft.graph.tensors[operator.outputs[0]].name)
         return _lstm(operator, source, out, cell)
-    if kind == "softmax":
-        return QuantizedOperator(operator, rescalings=(_softmax_factor(operator, source),))
+    if kind in {"softmax", "log_softmax"}:
+        return QuantizedOperator(operator, rescalings=_softmax_factors(operator, source))
     bounds = _bounds(operator, out)
     if kind in _WEIGHTED:
         stored = stored_weight(operator.weights[0], source)
@@ -279,10 +279,12 @@ def _mean_factor(source: QParams, out: QParams, count: int) -> Rescaling:
     )
 
 
-def _softmax_factor(operator: Operator, source: QParams) -> Rescaling:
-    """Return the factor to numbers with 5 bits before the point."""
-    factor = float(operator.attributes["beta"]) * float(np.float32(source.scale)) * 2.0**26
-    return rescaling([min(factor, 2.0**31 - 1)])
+def _softmax_factors(operator: Operator, source: QParams) -> tuple[Rescaling, Rescaling]:
+    """Return the factor to numbers with 5 bits before the point, and the one back."""
+    factor = float(operator.attributes.get("beta", 1.0)) * float(np.float32(source.scale)) * 2.0**26
+    forward = rescaling([min(factor, 2.0**31 - 1)])
+    back = 2.0 ** (31 - int(forward.shift[0])) / int(forward.multiplier[0])
+    return forward, rescaling([back])
 
 
 def _lstm(operator: Operator, source: QParams, out: QParams, cell: QParams) -> QuantizedOperator:

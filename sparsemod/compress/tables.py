@@ -58,11 +58,9 @@ def _saturating(
 
 def _rectified(low: float | None, high: float | None) -> Callable[..., Tensor]:
     def make(attributes: Mapping[str, Any], source: QParams, out: QParams) -> Tensor:
-        y = _on_grid(source, out)
-        return y.clamp(
-            None if low is None else max(-128, quantize_value(low, out)),
-            None if high is None else min(127, quantize_value(high, out)),
-        )
+        lowest = -128 if low is None else max(-128, quantize_value(low, out))
+        highest = 127 if high is None else min(127, quantize_value(high, out))
+        return _on_grid(source, out).clamp(lowest, highest)
 
     return make
 
@@ -91,7 +89,7 @@ def _hard_swish(attributes: Mapping[str, Any], source: QParams, out: QParams) ->
     gate = _high_multiply_16(gate, to_gate)
     gate = _saturated(gate << 1) if gate_shift > 0 else shift_right(gate, max(0, -gate_shift))
     gate = (gate + 2**15) >> 1
-    y = (gate * _high_multiply_16(x, to_output)) >> 15
+    y = torch.div(gate * _high_multiply_16(x, to_output), 2**15, rounding_mode="trunc")
     return shift_right(y, max(0, -output_shift)) + out.zero_point
 
 
@@ -112,7 +110,7 @@ def _saturated(x: Tensor) -> Tensor:
 
 def _elu(attributes: Mapping[str, Any], source: QParams, out: QParams) -> Tensor:
     x = np.float32(source.scale) * (_STORED.numpy() - source.zero_point).astype(np.float32)
-    y = np.where(x < 0, np.expm1(x), x) * (np.float32(1) / np.float32(out.scale))
+    y = np.where(x < 0, np.expm1(np.minimum(x, np.float32(0))), x) * (np.float32(1) / np.float32(out.scale))
     return torch.from_numpy(np.copysign(np.floor(np.abs(y) + np.float32(0.5)), y)).long() + out.zero_point
 
 
@@ -120,7 +118,6 @@ TABLED: dict[str, Callable[[Mapping[str, Any], QParams, QParams], Tensor]] = {
     "logistic": lambda a, source, out: _saturating(logistic, 8, -128, source),
     "tanh": lambda a, source, out: _saturating(tanh, 7, 0, source),
     "relu": _rectified(0.0, None),
-    "relu6": _rectified(0.0, 6.0),
     "quantize": _rectified(None, None),
     "leaky_relu": _leaky,
     "hard_swish": _hard_swish,

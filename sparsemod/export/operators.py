@@ -206,7 +206,6 @@ _FORMS: dict[str, Callable[[Operator, Shapes, Shapes, Writer], Form]] = {
     "logistic": _plain("LOGISTIC"),
     "tanh": _plain("TANH"),
     "relu": _plain("RELU"),
-    "relu6": _plain("RELU6"),
     "elu": _plain("ELU", 1),
     "hard_swish": _plain("HARD_SWISH", 1),
     "leaky_relu": _leaky_relu,

@@ -8,6 +8,8 @@ It has no operator for some of what a network needs, so that more than one stand
 - ``concatenation``, ``pack``, ``maximum`` and ``minimum`` copy stored integers, so all operands must lie on
   one grid. What a sigmoid, tanh or softmax made has a grid that cannot be chosen and gets a ``quantize``.
 - A ``concatenation`` takes ten operands at most.
+- Clamping to [0, 6] or [-1, 1] apart from another operator keeps the grid or does not exist: a ``mul`` by one
+  with the clamp fused chooses its own.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparsemod.measure.graph import Operator, OperatorGraph, TensorSpec
+import numpy as np
+
+from sparsemod.measure.graph import Operator, OperatorGraph, TensorSpec, Weight
 from sparsemod.measure.loops import RECURRENT_LOOPS, loop_graphs
 
 __all__ = ["FIXED_GRIDS", "JOINS", "SAME_GRID", "Grids", "interpreted"]
@@ -85,6 +89,10 @@ def interpreted(graph: OperatorGraph) -> OperatorGraph:
             draft.loop(operator)
         elif operator.kind == "concatenation":
             draft.concatenation(operator)
+        elif operator.kind in {"relu6", "relu_n1_to_1"}:
+            one = Weight("one", np.ones(1, np.float32), axis=None)
+            attributes = {"activation": operator.kind, "constant": "y"}
+            draft.emit(replace(operator, kind="mul", weights=(one,), attributes=attributes))
         else:
             draft.emit(operator)
     return _quantized_joins(draft.finished())

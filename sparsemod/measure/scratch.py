@@ -22,9 +22,9 @@ def scratch_buffers(graph: OperatorGraph, operator: Operator, core: str, library
     fully connected layer. On the generic core there are none of these.
 
     The interpreter's LSTM keeps the gates of a step as four vectors of int16; its state lies outside the
-    arena. Its means and sums keep an int32 an output, its maxima an index a dimension. Under `c` a recurrent
-    layer has the gates of a step, in int16, and the state, int8 with the LSTM's cell state in int16. All are
-    float32 where the activations are.
+    arena. Its reductions keep an index for each dimension and axis, means and sums also an int32 an output.
+    Under `c` a recurrent layer has the gates of a step, in int16, and the state, int8 with the LSTM's cell
+    state in int16. All are float32 where the activations are.
     """
     quantized = graph.tensors[operator.outputs[0]].dtype == "int8"
     hidden = operator.attributes.get("hidden_size", 0)
@@ -39,11 +39,10 @@ def scratch_buffers(graph: OperatorGraph, operator: Operator, core: str, library
         return (n_batch * hidden * (2 if quantized else 4),) * 4
     if not quantized:
         return ()
-    if operator.kind in {"mean", "sum"}:
-        return (4 * graph.tensors[operator.outputs[0]].n_elements,)
-    if operator.kind in {"reduce_max", "reduce_min"}:
-        rank = len(graph.tensors[operator.inputs[0]].shape)
-        return (4 * rank, 4 * len(operator.attributes["axes"]))
+    if operator.kind in {"mean", "sum", "reduce_max", "reduce_min"}:
+        indices = (4 * len(graph.tensors[operator.inputs[0]].shape), 4 * len(operator.attributes["axes"]))
+        sums = 4 * graph.tensors[operator.outputs[0]].n_elements
+        return indices if operator.kind.startswith("reduce") else (sums, *indices)
     if operator.kind == "transpose_conv":
         return (4 * graph.tensors[operator.outputs[0]].n_elements,)
     return () if core == "generic" else (_cmsis(graph, operator, core),)
