@@ -50,8 +50,8 @@ class Resources:
         n_macs: Multiply-accumulates of one inference.
         model_size_c_bytes: Flash under the `c` runtime (each tensor dense or bitmap, whichever is smaller).
         model_size_tflite_bytes: Flash of the weights under `tflite-micro` (dense).
-        working_memory_inputs_weights_bytes: The SpArSe paper's first model, max over operators of inputs + weights.
-        working_memory_inputs_outputs_bytes: Its second model, max over operators of inputs + outputs.
+        working_memory_inputs_weights_bytes: The SpArSe paper's first model, max of inputs + weights.
+        working_memory_inputs_outputs_bytes: Its second model, max of inputs + outputs.
     """
 
     model_size_bytes: int

@@ -11,8 +11,9 @@
     ├── StoreError                 a results folder is unreadable or belongs to another search
     └── ExecutorError              work cannot be handed to the workers
 
-Only `CandidateError` is confined to one arm: it is recorded with its reason and the search goes on. All others
-end the run with one line. An exception that is not in this tree is a bug of sparsemod and is never swallowed.
+Only `CandidateError` is confined to one arm: it is recorded with its reason and the search goes on. All
+others end the run with one line. An exception that is not in this tree is a bug of sparsemod and is never
+swallowed.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def user_code(what: str) -> Iterator[None]:
         yield
     except SparsemodError:
         raise
-    except Exception as error:  # noqa: BLE001  (this is the boundary to code that is not ours)
+    except Exception as error:
         import traceback
 
         raise CandidateError(describe(what, error), traceback.format_exc()) from error
@@ -129,9 +130,15 @@ def user_code(what: str) -> Iterator[None]:
 def describe(what: str, error: BaseException) -> str:
     """Say in one line what was raised where; running out of memory is named as such."""
     text = " ".join(str(error).split())
-    if isinstance(error, MemoryError) or "out of memory" in text.lower() or "can't allocate memory" in text.lower():
+    if (
+        isinstance(error, MemoryError)
+        or "out of memory" in text.lower()
+        or "can't allocate memory" in text.lower()
+    ):
         return f"{what} ran out of memory: {text or type(error).__name__}"
-    return f"{what} raised {type(error).__name__}: {text}" if text else f"{what} raised {type(error).__name__}"
+    return (
+        f"{what} raised {type(error).__name__}: {text}" if text else f"{what} raised {type(error).__name__}"
+    )
 
 
 def install_excepthook() -> None:

@@ -1,4 +1,4 @@
-"""Every code block of the documentation runs: titled blocks are files, `main.py` is started, the rest is executed."""
+"""Every code block of the documentation runs: titled ones are files, `main.py` is started."""
 
 import os
 import re
@@ -18,10 +18,16 @@ def test_code_blocks_of_a_page_run_in_order(page, tmp_path):
     if "from lightning" in page.read_text():
         pytest.importorskip("lightning")
     loose = []
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
+        "OMP_NUM_THREADS": "1",
+    }
 
     def start(script):
-        done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
         assert done.returncode == 0, f"{page.name}: {script}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
 
     for language, title, code in BLOCK.findall(page.read_text()):

@@ -1,4 +1,4 @@
-"""What is searched: the parameters, the network they describe, and the morphisms that change one into another."""
+"""What is searched: the parameters, the network they describe, and the morphisms that change it."""
 
 import random
 
@@ -10,17 +10,23 @@ MAX_BLOCKS = 3
 
 
 def integer(name, lower, upper, log=False):
-    return RangeParameter(name=name, parameter_type=ParameterType.INT, lower=lower, upper=upper, log_scale=log)
+    return RangeParameter(
+        name=name, parameter_type=ParameterType.INT, lower=lower, upper=upper, log_scale=log
+    )
 
 
 def real(name, lower, upper, log=False):
-    return RangeParameter(name=name, parameter_type=ParameterType.FLOAT, lower=lower, upper=upper, log_scale=log)
+    return RangeParameter(
+        name=name, parameter_type=ParameterType.FLOAT, lower=lower, upper=upper, log_scale=log
+    )
 
 
 def choice(name, values):
     ordered = not isinstance(values[0], str)
     kind = ParameterType.INT if ordered else ParameterType.STRING
-    return ChoiceParameter(name=name, parameter_type=kind, values=values, is_ordered=ordered, sort_values=ordered)
+    return ChoiceParameter(
+        name=name, parameter_type=kind, values=values, is_ordered=ordered, sort_values=ordered
+    )
 
 
 def search_space():
@@ -57,7 +63,9 @@ class Net(nn.Module):
             filters = parametrization[f"block_{i}_filters"]
             kernel = parametrization[f"block_{i}_kernel"]
             if parametrization[f"block_{i}_type"] == "separable" and i > 1:
-                blocks += [nn.Conv2d(channels, channels, kernel, padding=kernel // 2, groups=channels, bias=False)]
+                blocks += [
+                    nn.Conv2d(channels, channels, kernel, padding=kernel // 2, groups=channels, bias=False)
+                ]
                 blocks += [nn.BatchNorm2d(channels), nn.ReLU(), nn.Conv2d(channels, filters, 1, bias=False)]
             else:
                 blocks += [nn.Conv2d(channels, filters, kernel, padding=kernel // 2, bias=False)]
@@ -72,7 +80,9 @@ class Net(nn.Module):
         for _ in range(parametrization["num_fc_layers"]):
             dense += [nn.Linear(units, parametrization["fc_units"]), nn.ReLU()]
             units = parametrization["fc_units"]
-        self.classifier = nn.Sequential(*dense, nn.Dropout(parametrization["dropout"]), nn.Linear(units, classes))
+        self.classifier = nn.Sequential(
+            *dense, nn.Dropout(parametrization["dropout"]), nn.Linear(units, classes)
+        )
 
     def forward(self, x):
         return self.classifier(self.features(x))

@@ -13,6 +13,7 @@ their
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ from sparsemod.compress.trace import Trace, record
 from sparsemod.compress.values import is_value, map_tensors, tag, value_of
 from sparsemod.errors import ConfigError
 
-__all__ = ["QATHook", "fake_quantize_weight"]
+__all__ = ["FakeQuantizedPasses", "QATHook", "fake_quantize_weight"]
 
 _MOMENTUM = 0.02
 
@@ -52,7 +53,7 @@ class QATHook:
         self._start_fraction = start_fraction
         self._first_step = 0
         self._step = 0
-        self._passes: _FakeQuantizedPasses | None = None
+        self._passes: FakeQuantizedPasses | None = None
         self._identity: tuple[Any, ...] = ()
 
     def start(self, net: nn.Module, n_steps: int) -> None:
@@ -85,7 +86,7 @@ class QATHook:
             return net(x)
         identity = tuple((id(t), t.shape) for t in (*net.parameters(), *net.buffers()))
         if self._passes is None or identity != self._identity:  # structured pruning replaces parameters
-            self._passes, self._identity = _FakeQuantizedPasses(record(net, [x])), identity
+            self._passes, self._identity = FakeQuantizedPasses(record(net, [x])), identity
         return self._passes.run(net, x, net.training)
 
 
@@ -112,10 +113,20 @@ def fake_quantize_weight(weight: Tensor, channels: Tensor, n_channels: int, shar
     return weight + change
 
 
-class _FakeQuantizedPasses:
-    """Passes under fake quantization with the fusion of one recorded pass."""
+class FakeQuantizedPasses:
+    """Passes under fake quantization with the fusion of one recorded pass.
 
-    def __init__(self, trace: Trace) -> None:
+    Args:
+        trace: The recorded pass; several batches give better first ranges.
+        in_float: Says by its qualified name whether a module stays in float; none does by default.
+
+    Attributes:
+        frozen: While True, the ranges no longer follow the batches.
+    """
+
+    def __init__(self, trace: Trace, in_float: Callable[[str], bool] = lambda _: False) -> None:
+        self.frozen = False
+        self._in_float = in_float
         self._trace = trace
         self._resolution: Resolution = resolve(trace)
         self._ranges: dict[int, list[float]] = {id(r): [r.low, r.high] for r in self._resolution.roots}
@@ -152,9 +163,12 @@ class _FakeQuantizedPasses:
         return map_tensors(place, self._compute(position, call))
 
     def _compute(self, position: int, call: Call) -> Any:
+        in_float = self._in_float(self._trace.nodes[position].module)
         if call.op in RECURRENT:
-            return _recurrent(call)
+            return call.run() if in_float else _recurrent(call)
         if call.op == "embedding" and value_of(call.args[1]) is None:
+            if in_float:
+                return call.run()
             table = call.args[1]
             whole = torch.zeros_like(table, dtype=torch.long)
             return F.embedding(call.args[0], fake_quantize_weight(table, whole, 1))
@@ -163,20 +177,23 @@ class _FakeQuantizedPasses:
             return call.run()
         root = self._resolution.roots[self._trace.nodes[position].outputs[0]]
         weight, bias = folded(form, [self._trace.nodes[norm] for norm in root.norms])
-        rounded = fake_quantize_weight(weight, form.channels, form.n_channels)
-        return form.accumulate(form.input, rounded, bias)
+        if not in_float:
+            weight = fake_quantize_weight(weight, form.channels, form.n_channels)
+        return form.accumulate(form.input, weight, bias)
 
     def _round(self, root: Root, x: Tensor) -> Tensor:
         """Apply the fused activation, let the range follow the batch, and round."""
         if root.clamp_low > -torch.inf or root.clamp_high < torch.inf:
             x = x.clamp(root.clamp_low, root.clamp_high)
         node = None if root.node is None else self._trace.nodes[root.node]
+        if node is not None and self._in_float(node.module):
+            return x
         if node is not None and node.op in FIXED:
             return fake_quantize(x, FIXED[node.op])
         if root.qparams is not None and root.qparams.bits > 8:
             return x
         bounds = self._ranges[id(root)]
-        if self._training and x.numel():
+        if self._training and not self.frozen and x.numel():
             low, high = (float(bound) for bound in torch.aminmax(x.detach()))
             bounds[0] = min(low, bounds[0] + _MOMENTUM * (low - bounds[0]))
             bounds[1] = max(high, bounds[1] + _MOMENTUM * (high - bounds[1]))

@@ -16,6 +16,7 @@ import torch
 import torch_pruning
 from torch import Tensor, nn
 
+from sparsemod.compress.layer_sizes import take_sizes
 from sparsemod.compress.masks import magnitude_masks
 from sparsemod.compress.schedules import interpolate
 from sparsemod.compress.wiring import Wiring
@@ -143,7 +144,7 @@ def load_resized(net: nn.Module, state: Mapping[str, Tensor]) -> None:
         for leaf, buffer in list(module.named_buffers(recurse=False)):
             if prefix + leaf in state and buffer.shape != state[prefix + leaf].shape:
                 setattr(module, leaf, buffer.new_empty(state[prefix + leaf].shape))
-        _take_sizes(module)
+        take_sizes(module)
     net.load_state_dict(dict(state))
 
 
@@ -216,29 +217,3 @@ def _weakest(scores: Tensor, width: int, fraction: float, n_blocks: int) -> list
     n_kept = max(1, width // n_blocks - round(width // n_blocks * fraction))
     keep = magnitude_masks({"": means}, count=max(0, len(means) - n_kept), scores={"": means})[""]
     return (~keep.repeat(n_blocks)).nonzero().flatten().tolist()
-
-
-def _take_sizes(module: nn.Module) -> None:
-    """Set a layer's size attributes to what its parameters say."""
-    if isinstance(module, nn.Linear):
-        module.out_features, module.in_features = module.weight.shape
-    elif isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-        n_out, n_in = module.weight.shape[:2]
-        if module.groups == module.in_channels > 1:
-            module.groups = n_out * module.in_channels // module.out_channels
-        module.out_channels, module.in_channels = n_out, n_in * module.groups
-    elif isinstance(module, nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d):
-        module.in_channels, module.out_channels = (
-            module.weight.shape[0],
-            module.weight.shape[1] * module.groups,
-        )
-    elif isinstance(module, nn.modules.batchnorm._NormBase):
-        reference = module.weight if module.affine else module.running_mean
-        if reference is not None:
-            module.num_features = len(reference)
-    elif isinstance(module, nn.LayerNorm) and module.elementwise_affine:
-        module.normalized_shape = tuple(module.weight.shape)
-    elif isinstance(module, nn.GroupNorm) and module.affine:
-        module.num_channels = len(module.weight)
-    elif isinstance(module, nn.PReLU):
-        module.num_parameters = len(module.weight)

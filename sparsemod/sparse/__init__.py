@@ -1,4 +1,4 @@
-"""The documented entry points: `Sparse`, `SparseExperiment` and, in `utils_data`, the configuration helpers."""
+"""The documented entry points: `Sparse`, `SparseExperiment`; `utils_data` has the configuration helpers."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ class SparseExperiment:
     """The stored experiment of a run, read without the user's network, data or any code of the file's.
 
     Args:
-        **arguments: ``name`` and ``root`` say where the results are; ``search_space`` and ``objectives`` are needed
-            where there are none yet. The other documented arguments are accepted and not needed.
+        **arguments: ``name`` and ``root`` say where the results are; ``search_space`` and ``objectives`` are
+            needed where there are none yet. The other documented arguments are accepted and not needed.
 
     Raises:
         ConfigError: An argument is unknown, or ``name`` or ``root`` is missing.
@@ -52,18 +52,22 @@ class SparseExperiment:
         known = ExperimentArguments.__annotations__
         for argument in arguments:
             if argument not in known:
-                raise ConfigError(f"SparseExperiment(...): unknown argument '{argument}'{nearest(argument, known)}")
+                raise ConfigError(
+                    f"SparseExperiment(...): unknown argument '{argument}'{nearest(argument, known)}"
+                )
         missing = [k for k in ("name", "root") if k not in arguments]
         if missing:
-            raise ConfigError(f"SparseExperiment(...): missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
+            raise ConfigError(
+                f"SparseExperiment(...): missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}"
+            )
         self._arguments = arguments
 
     def create_load_experiment(self) -> tuple[Any, Any]:
         """Load the experiment, or create an empty one where there is none yet.
 
         Returns:
-            An `ax.Experiment`, whose ``arms_by_name["12_0"].parameters`` are an arm's parameters, and its `ax.Data`
-            with the documented standardised values.
+            An `ax.Experiment`, whose ``arms_by_name["12_0"].parameters`` are an arm's parameters, and its
+            `ax.Data` with the documented standardised values.
 
         Raises:
             StoreError: The file cannot be read.
@@ -81,7 +85,9 @@ class SparseExperiment:
 
     def _create(self, name: str, path: Path) -> Experiment:
         if "search_space" not in self._arguments:
-            raise ConfigError(f"SparseExperiment(...): {path} does not exist, and there is no search_space to begin with")
+            raise ConfigError(
+                f"SparseExperiment(...): {path} does not exist, and there is no search_space to begin with"
+            )
         objectives = OBJECTIVES[: int(self._arguments.get("objectives", 1))]
         return Experiment(name, self._arguments["search_space"], objectives)
 
@@ -101,5 +107,7 @@ def load_net(setup: Setup, arm: str) -> nn.Module:
         raise StoreError(f"{store.json_path}: there is no arm '{arm}'{nearest(arm, arms)}")
     weights = store.weights(arm)
     if weights is None:
-        raise StoreError(f"{store.models_path}: arm '{arm}' has no weights; only arms on the front keep theirs")
+        raise StoreError(
+            f"{store.models_path}: arm '{arm}' has no weights; only arms on the front keep theirs"
+        )
     return rebuild(setup.task, arms[arm].candidate.parametrization, weights, arms[arm].seed)

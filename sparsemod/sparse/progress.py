@@ -42,9 +42,22 @@ def format_seconds(seconds: float) -> str:
 def front_table(front: Sequence[Arm]) -> Table:
     """Make the table of the Pareto front, lowest error first."""
     table = Table(title=f"Pareto front: {len(front)} arm{'s' * (len(front) != 1)}", title_justify="left")
-    columns = ("arm", "error", "test error", "flash", "RAM", "latency", "non-zeros", "MACs", "stage", "origin")
+    columns = (
+        "arm",
+        "error",
+        "test error",
+        "flash",
+        "RAM",
+        "latency",
+        "non-zeros",
+        "MACs",
+        "stage",
+        "origin",
+    )
     for column in columns:
-        table.add_column(column, justify="left" if column in {"arm", "origin"} else "right", no_wrap=column != "origin")
+        table.add_column(
+            column, justify="left" if column in {"arm", "origin"} else "right", no_wrap=column != "origin"
+        )
     for arm in sorted(front, key=_by_error):
         evaluation = arm.evaluation
         if evaluation is None or evaluation.error is None or evaluation.resources is None:
@@ -71,10 +84,8 @@ def _by_error(arm: Arm) -> tuple[float, int]:
 
 
 def _cost(resources: Resources) -> str:
-    return (
-        f"flash {format_bytes(resources.model_size_bytes)}, RAM {format_bytes(resources.working_memory_bytes)}, "
-        f"latency {format_seconds(resources.latency_seconds)}"
-    )
+    flash, ram = format_bytes(resources.model_size_bytes), format_bytes(resources.working_memory_bytes)
+    return f"flash {flash}, RAM {ram}, latency {format_seconds(resources.latency_seconds)}"
 
 
 class Reporter:

@@ -1,13 +1,14 @@
 """The loop over the stages: ask, evaluate, record, until every round of every stage is done.
 
-Nothing here is remembered between rounds but the experiment: a round's arms are written down before the first of
-them is trained, so a run that is killed at any moment goes on with exactly the arms it would have had.
+Nothing here is remembered between rounds but the experiment: a round's arms are written down before the
+first of them is trained, so a run that is killed at any moment goes on with exactly the arms it would have
+had.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,16 +18,18 @@ from typing import Any
 
 from rich.table import Table
 
-from sparsemod.candidate import Arm, Evaluation, Parametrization, Resources, Status
+from sparsemod.candidate import Arm, Evaluation, Status
 from sparsemod.config import StageConfig
-from sparsemod.errors import CandidateError, ExhaustedError, StoreError
-from sparsemod.evaluate.evaluation import Job, predict, test_error
+from sparsemod.errors import ExhaustedError, StoreError
+from sparsemod.evaluate.evaluation import Job, test_error
 from sparsemod.evaluate.executors import Executor, InlineExecutor, ProcessExecutor
 from sparsemod.search.bayes import BayesStrategy
 from sparsemod.search.experiment import Experiment
 from sparsemod.search.morph import MorphStrategy
 from sparsemod.search.sobol import SobolStrategy
 from sparsemod.search.strategy import Problem, Strategy
+from sparsemod.search.surrogate import Kernel
+from sparsemod.sparse.before import ResourceCache, arm_seed
 from sparsemod.sparse.progress import Reporter, front_table
 from sparsemod.sparse.record import check_same_run, run_record
 from sparsemod.sparse.setup import Setup
@@ -56,27 +59,6 @@ class RunResult:
         return front_table(self.front)
 
 
-class ResourceCache:
-    """Resources before training, computed once for a configuration; a failure is remembered as well."""
-
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
-        self._known: dict[tuple[Any, ...], Resources | CandidateError] = {}
-
-    def __call__(self, parametrization: Parametrization) -> Resources:
-        """Return the resources, or raise the `CandidateError` that says why there are none."""
-        key = self._setup.space.key(parametrization)
-        if key not in self._known:
-            try:
-                self._known[key] = predict(self._setup.task, parametrization)
-            except CandidateError as error:
-                self._known[key] = error
-        known = self._known[key]
-        if isinstance(known, CandidateError):
-            raise known
-        return known
-
-
 @dataclass
 class _Session:
     setup: Setup
@@ -90,7 +72,7 @@ class _Session:
         return self.experiment.front(self.setup.config.constraints)
 
     def save(self) -> None:
-        """Write the state; weights of arms that are neither on the front nor a parent to come are dropped after."""
+        """Write the state, then drop weights that neither the front nor a pending child needs."""
         self.store.save(self.experiment.to_json(), self.experiment.to_csv(self.setup.config.constraints))
         parents = {a.candidate.parent for a in self.experiment.pending if a.candidate.parent}
         self.store.retain({a.name for a in self.front()} | parents)
@@ -123,8 +105,12 @@ def run(setup: Setup, reporter: Reporter) -> RunResult:
         except KeyboardInterrupt:
             reporter.note(f"stopped; {_progress(experiment)}. Go on with the same command: {_command()}")
             raise SystemExit(130) from None
-        front = sorted(session.front(), key=lambda a: (a.evaluation.objective("error") if a.evaluation else 1.0, a.index))
-        return RunResult(tuple(experiment.arms), tuple(front), store.csv_path, store.json_path, store.models_path)
+        front = sorted(
+            session.front(), key=lambda a: (a.evaluation.objective("error") if a.evaluation else 1.0, a.index)
+        )
+        return RunResult(
+            tuple(experiment.arms), tuple(front), store.csv_path, store.json_path, store.models_path
+        )
 
 
 def _open(setup: Setup, store: Store) -> Experiment:
@@ -135,10 +121,12 @@ def _open(setup: Setup, store: Store) -> Experiment:
         experiment = Experiment(config.name, setup.space.ax, config.objectives)
     else:
         experiment = Experiment.from_json(stored, str(store.json_path))
-        mismatch = experiment.matches(setup.space.ax, config.objectives) or check_same_run(store.read_run(), record)
+        mismatch = experiment.matches(setup.space.ax, config.objectives) or check_same_run(
+            store.read_run(), record
+        )
         if mismatch:
             raise StoreError(
-                f"{store.json_path}: {mismatch}; choose another name or root, or set resume = false to start over"
+                f"{store.json_path}: {mismatch}; choose another root, or set resume = false to start over"
             )
     store.write_run({**record, "seconds": (store.read_run() or {}).get("seconds", {})})
     return experiment
@@ -155,7 +143,7 @@ def _executor(setup: Setup) -> Executor:
 def _strategy(stage: StageConfig, arc: bool) -> Strategy:
     if stage.strategy == "sobol":
         return SobolStrategy()
-    kernel = "arc" if arc else "matern"
+    kernel: Kernel = "arc" if arc else "matern"
     return BayesStrategy(kernel=kernel) if stage.strategy == "bayes" else MorphStrategy(kernel=kernel)
 
 
@@ -171,7 +159,9 @@ def _run_stage(session: _Session, stage: StageConfig) -> None:
         morphisms=setup.morphisms,
     )
     strategy = _strategy(stage, config.arc)
-    known = [a for a in session.experiment.arms if a.candidate.stage == stage.stage and a.round < stage.rounds]
+    known = [
+        a for a in session.experiment.arms if a.candidate.stage == stage.stage and a.round < stage.rounds
+    ]
     session.reporter.stage(
         stage.strategy, stage.rounds * config.batch_size, sum(a.status is not Status.PENDING for a in known)
     )
@@ -186,7 +176,9 @@ def _run_stage(session: _Session, stage: StageConfig) -> None:
     session.reporter.end_stage()
 
 
-def _propose(session: _Session, strategy: Strategy, problem: Problem, stage: StageConfig, index: int) -> list[Arm]:
+def _propose(
+    session: _Session, strategy: Strategy, problem: Problem, stage: StageConfig, index: int
+) -> list[Arm]:
     config, experiment = session.setup.config, session.experiment
     try:
         candidates = strategy.ask(config.batch_size, experiment.history, problem)
@@ -221,7 +213,9 @@ def _parent_weights(session: _Session, arm: Arm) -> bytes | None:
         return None
     weights = session.store.weights(parent)
     if weights is None:
-        session.reporter.note(f"arm {arm.name}: the weights of its parent {parent} are gone, it is trained from scratch")
+        session.reporter.note(
+            f"arm {arm.name}: the weights of its parent {parent} are gone, it is trained from scratch"
+        )
     return weights
 
 
@@ -234,7 +228,11 @@ def _record(session: _Session, name: str, evaluation: Evaluation) -> None:
     session.save()
     done = experiment.history
     limits = session.setup.config.constraints
-    fit = [a for a in done if a.evaluation and a.evaluation.resources and not limits.violation(a.evaluation.resources)]
+    fit = [
+        a
+        for a in done
+        if a.evaluation and a.evaluation.resources and not limits.violation(a.evaluation.resources)
+    ]
     arm = next(a for a in done if a.name == name)
     session.reporter.arm(arm, front, len(fit) / len(done))
 
@@ -248,18 +246,9 @@ def _score_front(session: _Session) -> None:
         if weights is None:
             session.reporter.note(f"arm {arm.name}: its weights are gone, so its test error is unknown")
             continue
-        session.experiment.set_test_error(arm.name, test_error(session.setup.task, arm.candidate, weights, arm.seed))
-
-
-def arm_seed(seed: int, index: int) -> int:
-    """Return the seed of an arm: a hash, so that runs of neighbouring seeds share nothing.
-
-    Example:
-        >>> arm_seed(0, 1) == arm_seed(0, 1), arm_seed(0, 1) == arm_seed(1, 0)
-        (True, False)
-    """
-    digest = hashlib.blake2b(f"{seed}:{index}".encode(), digest_size=4).digest()
-    return int.from_bytes(digest, "big") & 0x7FFFFFFF
+        session.experiment.set_test_error(
+            arm.name, test_error(session.setup.task, arm.candidate, weights, arm.seed)
+        )
 
 
 @contextmanager
@@ -279,7 +268,8 @@ def _warn_of_strangers(setup: Setup, reporter: Reporter) -> None:
     config = setup.config
     if "latency" in config.objectives and setup.task.target.name == "generic":
         reporter.note(
-            "latency: the generic target counts one multiply-accumulate a cycle; name a target for figures of a real core"
+            "latency: the generic target counts one multiply-accumulate a cycle; "
+            "name a target for the figures of a real core"
         )
 
 
@@ -289,6 +279,4 @@ def _progress(experiment: Experiment) -> str:
 
 
 def _command() -> str:
-    import sys
-
     return " ".join([Path(sys.executable).name, *sys.argv])

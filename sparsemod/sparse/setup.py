@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+from sparsemod.candidate import Constraints
 from sparsemod.config import RunConfig
 from sparsemod.errors import ConfigError, DataError, nearest
 from sparsemod.evaluate.evaluation import Task
@@ -63,7 +64,8 @@ def prepare(config: RunConfig, objects: Mapping[str, Any], where: str) -> Setup:
     morphisms = check_morphisms(objects.get("morpher_ops") or {})
     if not morphisms and any(s.strategy == "morph" for s in config.stages):
         raise ConfigError(
-            f"{where}: r3 = {config.r3} needs morpher_ops, a dict of name: function; without any, set morphisms = false"
+            f"{where}: r3 = {config.r3} needs morpher_ops, a dict of name: function; "
+            "without any, set morphisms = false"
         )
     train, validation, test = _datasets(objects["datasets"], where)
     target = resolve_target(config.target, config.flops, config.target_spec)
@@ -83,9 +85,17 @@ def prepare(config: RunConfig, objects: Mapping[str, Any], where: str) -> Setup:
         trainer=_trainer(objects.get("trainer"), where),
         device="cuda" if torch.cuda.is_available() else "cpu",
     )
-    fits = limits(target, config.runtime)
-    constraints = replace(fits, **config.constraints.limits()) if config.constraints.limits() else fits
+    constraints = _constraints(limits(target, config.runtime), config.constraints)
     return Setup(config.model_copy(update={"constraints": constraints}), space, task, morphisms)
+
+
+def _constraints(board: Constraints, own: Constraints) -> Constraints:
+    """Return the board's limits, replaced by those that the user set."""
+    return Constraints(
+        board.model_size if own.model_size is None else own.model_size,
+        board.working_memory if own.working_memory is None else own.working_memory,
+        board.latency if own.latency is None else own.latency,
+    )
 
 
 def _net(net: Any, where: str) -> Callable[..., nn.Module]:
@@ -118,7 +128,9 @@ def _datasets(datasets: Any, where: str) -> tuple[Any, Any, Any]:
 
 def _classes(classes: Any, where: str) -> int:
     if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
-        raise ConfigError(f"{where} classes: expected the number of classes, an integer of 2 or more, got {classes!r}")
+        raise ConfigError(
+            f"{where} classes: expected the number of classes, an integer of 2 or more, got {classes!r}"
+        )
     return classes
 
 
@@ -129,9 +141,13 @@ def _collate(collate_fn: Any, config: RunConfig, space: Space, where: str) -> Ca
         function: Callable[..., Any] | None = collate_fn
         return function
     if collate_fn is None:
-        raise ConfigError(f"{where} splitter: splitter = true passes max_len to collate_fn, but there is no collate_fn")
+        raise ConfigError(
+            f"{where} splitter: splitter = true passes max_len to collate_fn, but there is no collate_fn"
+        )
     if "max_len" not in space.names:
-        raise ConfigError(f"{where} splitter: splitter = true needs a parameter named max_len in the search space")
+        raise ConfigError(
+            f"{where} splitter: splitter = true needs a parameter named max_len in the search space"
+        )
     try:
         inspect.signature(collate_fn).bind([], max_len=1)
     except TypeError:
@@ -147,7 +163,9 @@ def _quant_params(quant_params: Any, config: RunConfig, where: str) -> tuple[typ
     kinds = tuple(quant_params or ())
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
-            raise ConfigError(f"{where} quant_params: expected module types such as [nn.Linear, nn.LSTM], got {kind!r}")
+            raise ConfigError(
+                f"{where} quant_params: expected module types such as [nn.Linear, nn.LSTM], got {kind!r}"
+            )
     if config.quant_scheme in ("dynamic", "both") and not kinds:
         raise ConfigError(
             f"{where} quant_params: quant_scheme = {config.quant_scheme} needs the module types to quantize "
@@ -159,5 +177,7 @@ def _quant_params(quant_params: Any, config: RunConfig, where: str) -> tuple[typ
 def _trainer(trainer: Any, where: str) -> Any:
     if trainer is not None and not (callable(trainer) and callable(getattr(trainer, "fit", None))):
         kind = type(trainer).__name__
-        raise ConfigError(f"{where} trainer: expected a class with fit(net, train, validation, settings, hooks), got {kind}")
+        raise ConfigError(
+            f"{where} trainer: expected a class with fit(net, train, validation, settings, hooks), got {kind}"
+        )
     return trainer

@@ -69,19 +69,19 @@ class Sparse:
 
             - ``datasets``: the list [training, validation, test] of `torch.utils.data.Dataset`.
             - ``classes``: number of classes.
-            - ``search_space``: `ax.SearchSpace` with the mandatory parameters ``learning_rate``, ``learning_gamma``,
-              ``learning_step``, ``prune_threshold`` and ``batch_size``.
-            - ``net``: builder called as ``net(parametrization, classes, input_shape)``; ``input_shape`` is the shape
-              of one input without the batch dimension.
+            - ``search_space``: `ax.SearchSpace` with the mandatory parameters ``learning_rate``,
+              ``learning_gamma``, ``learning_step``, ``prune_threshold`` and ``batch_size``.
+            - ``net``: builder called as ``net(parametrization, classes, input_shape)`` with the shape of one
+              input without the batch dimension.
             - ``morpher_ops``: dict of name: function(dict) -> dict, for stage 3.
-            - ``collate_fn``: function of a list of samples (and of ``max_len`` with ``splitter``), returning inputs
-              and labels.
+            - ``collate_fn``: function of a list of samples (and of ``max_len`` with ``splitter``), returning
+              inputs and labels.
             - ``quant_params``: module types for the schemes ``dynamic`` and ``both``.
-            - ``trainer``: a class with the `sparsemod.train.trainer.Trainer` methods, instead of the built-in one.
+            - ``trainer``: a class with the `sparsemod.train.trainer.Trainer` methods.
 
-            Everything else is a key of the configuration file and means the same: ``r1 r2 r3 epochs1 epochs2 epochs3
-            name root objectives batch_size morphisms pruning debug flops quant_scheme splitter runtime target
-            constraints workers executor seed arc resume``.
+            Everything else is a key of the configuration file and means the same: ``r1 r2 r3 epochs1 epochs2
+            epochs3 name root objectives batch_size morphisms pruning debug flops quant_scheme splitter
+            runtime target constraints workers executor seed arc resume``.
 
     Raises:
         ConfigError: An argument is unknown, missing, ill-typed or contradictory.
@@ -153,11 +153,10 @@ class Sparse:
 
     def _next_steps(self, result: RunResult) -> list[str]:
         failed = sum(a.status == "failed" for a in result.arms)
-        lines = [
+        return [
             f"{len(result.arms)} arms, {failed} failed.",
             f"results   {result.csv}  (read it with pandas; `value` is in real units)",
             f"arms      {result.json}  (SparseExperiment(...).create_load_experiment())",
             f"weights   {result.models}  (of the front; sparse.load_net(arm) rebuilds the network)",
             "next      raise r2 or r3 and run again to go on from here",
         ]
-        return lines

@@ -43,7 +43,11 @@ EMPTY = TensorDataset(torch.zeros(0, 1, 6, 6), torch.zeros(0, dtype=torch.long))
         ({"target": "STM32F44"}, ConfigError, ["STM32F44", "did you mean"]),
         ({"morpher_ops": None}, ConfigError, ["morpher_ops", "morphisms = false"]),
         ({"morpher_ops": {"filters": 3}}, ConfigError, ["morpher_ops", "filters"]),
-        ({"net": two_arguments}, ConfigError, ["net", "(parametrization, classes, input_shape)", "two_arguments"]),
+        (
+            {"net": two_arguments},
+            ConfigError,
+            ["net", "(parametrization, classes, input_shape)", "two_arguments"],
+        ),
         ({"net": 3}, ConfigError, ["net", "int"]),
         ({"classes": 1}, ConfigError, ["classes", "1"]),
         ({"collate_fn": 3}, ConfigError, ["collate_fn"]),
@@ -73,7 +77,9 @@ def test_a_missing_argument_is_named(tmp_path):
 
 
 def test_a_space_without_mandatory_parameters_is_refused_by_name(tmp_path):
-    kept = [p for p in search_space().parameters.values() if p.name not in ("learning_step", "prune_threshold")]
+    kept = [
+        p for p in search_space().parameters.values() if p.name not in ("learning_step", "prune_threshold")
+    ]
     error = error_of(tmp_path, search_space=SearchSpace(parameters=kept))
     assert isinstance(error, SpaceError)
     assert "learning_step" in str(error)

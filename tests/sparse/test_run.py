@@ -60,7 +60,10 @@ def test_three_stages_leave_the_documented_files(tmp_path):
 def test_the_stored_experiment_is_read_without_net_and_data(tmp_path):
     result = run(tmp_path)
     experiment, data = SparseExperiment(name="tiny", root=tmp_path).create_load_experiment()
-    assert experiment.arms_by_name["3_0"].parameters["filters"] == result.arms[3].candidate.parametrization["filters"]
+    assert (
+        experiment.arms_by_name["3_0"].parameters["filters"]
+        == result.arms[3].candidate.parametrization["filters"]
+    )
     assert set(data.df["arm_name"]) == {a.name for a in result.arms}
 
 
@@ -187,7 +190,7 @@ def test_load_net_gives_the_trained_pruned_network(tmp_path):
 def test_killed_at_random_moments_nothing_is_lost_and_nothing_trained_twice(tmp_path):
     pairs = ("r1=4", "r2=3", "r3=2")
     whole = script(tmp_path / "whole", *pairs)
-    out, err = whole.communicate(timeout=300)
+    _, err = whole.communicate(timeout=300)
     assert whole.returncode == 0, err
     finished_before = 0
     for delay in (0.3, 0.8, 1.5):
@@ -205,7 +208,7 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_trained_twice(tmp_
             assert len(trials) >= finished_before
             finished_before = len(trials)
     last = script(tmp_path / "killed", *pairs)
-    out, err = last.communicate(timeout=300)
+    _, err = last.communicate(timeout=300)
     assert last.returncode == 0, err
     assert (tmp_path / "killed" / "tiny.csv").read_bytes() == (tmp_path / "whole" / "tiny.csv").read_bytes()
 
@@ -227,7 +230,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
 
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path):
     process = script(tmp_path, "epoch1=3")
-    out, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert err == "error: Sparse(...): unknown argument 'epoch1' (did you mean 'epochs1'?)\n"
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""What drives a search is the validation error of the network that ships, and what is reported is that network."""
+"""What drives a search, and what is reported, is the network that ships."""
 
 import numpy as np
 import pytest
@@ -64,18 +64,24 @@ def test_a_training_batch_above_the_sizes_of_all_sets_is_fine(tmp_path):
 
 
 def test_stage_three_learns_from_its_own_arms(tmp_path):
-    """The surrogate of the third stage has seen the arms of the third stage: other results, other children."""
+    """The surrogate has seen the arms of the third stage: other results, other children."""
     from dataclasses import replace
 
     from sparsemod.search.morph import MorphStrategy
     from sparsemod.search.strategy import Problem
-    from sparsemod.sparse.run import ResourceCache
+    from sparsemod.sparse.before import ResourceCache
 
     sparse = Sparse(**arguments(tmp_path, r1=4, r2=0, r3=2))
     setup = sparse._setup
     arms = list(sparse.run_sparse().arms)
     problem = Problem(
-        setup.space, setup.config.objectives, ResourceCache(setup), setup.config.constraints, 0, 1, setup.morphisms
+        setup.space,
+        setup.config.objectives,
+        ResourceCache(setup),
+        setup.config.constraints,
+        0,
+        1,
+        setup.morphisms,
     )
     last = arms[-1]
     better = replace(last, evaluation=replace(last.evaluation, error=0.001))
