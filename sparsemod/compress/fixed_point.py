@@ -1,9 +1,9 @@
 """Fixed-point arithmetic on integer tensors, exactly as the interpreter's int8 kernels do it.
 
-A real factor is a 31-bit integer and a power of two. Multiplying by it rounds twice: the product's upper half,
-halves up, then the shift, halves away from zero. The functions of fixed-point numbers (exponential, logistic,
-tanh, reciprocal) are those of gemmlowp: a polynomial on a quarter, products of constants for the bits above
-it, and three Newton steps. All of it is done on int64 tensors that hold int32 values.
+A real factor is a 31-bit integer and a power of two. Multiplying by it rounds twice: the product's upper
+half, halves up, then the shift, halves away from zero. The functions of fixed-point numbers (exponential,
+logistic, tanh, reciprocal) are those of gemmlowp: a polynomial on a quarter, products of constants for the
+bits above it, and three Newton steps. All of it is done on int64 tensors that hold int32 values.
 """
 
 from __future__ import annotations
@@ -188,4 +188,3 @@ def _newton(x: Tensor) -> Tensor:
 
 def _constant(value: float) -> int:
     return round(value * 2**29)
-

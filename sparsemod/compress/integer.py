@@ -1,6 +1,6 @@
 """Exact integer simulation: what a quantized network computes on the chip, bit for bit.
 
-    logits = run_integer(quantized, inputs)        # floats that lie on the output's grid
+logits = run_integer(quantized, inputs)        # floats that lie on the output's grid
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def run_integer(quantized: QuantizedGraph, inputs: Any) -> list[Tensor]:
     """Return the outputs as real numbers, in PyTorch's shapes.
 
     Args:
-        quantized: From `sparsemod.compress.quantized_graph.quantize_graph`.
+        quantized: From `sparsemod.compress.graph_quantization.quantize_graph`.
         inputs: What the network takes, of any batch size.
     """
     graph = quantized.graph

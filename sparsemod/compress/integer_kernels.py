@@ -89,7 +89,9 @@ def _operands(
         for i, x in zip(held.operator.inputs, xs, strict=True)
     ]
     constants = [torch.from_numpy(w.values.astype(np.int64) - w.zero_point) for w in held.weights]
-    left, right = (constants + centred) if held.operator.attributes["constant"] == "x" else centred + constants
+    left, right = (
+        (constants + centred) if held.operator.attributes["constant"] == "x" else centred + constants
+    )
     return left, right
 
 
@@ -187,4 +189,3 @@ KERNELS: dict[str, Kernel] = {
     "log_softmax": _log_softmax,
 }
 """Operators that compute, other than tables, LSTM and what only moves values."""
-

@@ -11,18 +11,23 @@ from torch import Tensor
 
 from sparsemod.compress.fakequant import QParams, activation_qparams, power_of_two_qparams
 from sparsemod.errors import CandidateError, ConfigError
-from sparsemod.measure.graph import OperatorGraph
+from sparsemod.measure.graph import Operator, OperatorGraph
 from sparsemod.measure.graph_interpreter import run
 from sparsemod.measure.interpreted import FIXED_GRIDS, JOINS, SAME_GRID, Grids
 
 __all__ = ["cell_grid", "grids", "observe"]
 
+RECURRENT = {"unidirectional_sequence_lstm", "while"}
 Range = tuple[float, float]
-_PRESCRIBED = {"unit": QParams(1 / 256, -128), "symmetric": QParams(1 / 128, 0), "log": QParams(16 / 256, 127)}
+_PRESCRIBED = {
+    "unit": QParams(1 / 256, -128),
+    "symmetric": QParams(1 / 128, 0),
+    "log": QParams(16 / 256, 127),
+}
 
 
 def observe(graph: OperatorGraph, calibration: Iterable[Any]) -> dict[str, Range]:
-    """Return the smallest and the largest value of each tensor of a list by its name, loops' tensors included.
+    """Return smallest and largest value of each tensor of a list by its name, loops' tensors included.
 
     Args:
         graph: As the interpreter executes it.
@@ -58,14 +63,16 @@ def observe(graph: OperatorGraph, calibration: Iterable[Any]) -> dict[str, Range
 def grids(graph: OperatorGraph, ranges: Mapping[str, Range]) -> dict[str, QParams]:
     """Return the grid of each float tensor of a list by its name, loops' tensors included.
 
-    Tensors between which stored integers are only moved share one that covers all of them; those of a softmax,
-    a logistic function or a tanh are prescribed.
+    Tensors between which stored integers are only moved share one that covers all of them, and so do the
+    states of all layers and directions of one module; those of a softmax, a logistic function or a tanh are
+    prescribed.
 
     Args:
         graph: As the interpreter executes it.
         ranges: From `observe`.
     """
     lists = list(_lists(graph))
+    layers: dict[str, list[int]] = {}
     names = [tensor.name for part in lists for tensor in part.tensors]
     number = {name: i for i, name in enumerate(names)}
     sets, prescribed = Grids(len(names)), {}
@@ -73,6 +80,8 @@ def grids(graph: OperatorGraph, ranges: Mapping[str, Range]) -> dict[str, QParam
         ids = [number[tensor.name] for tensor in part.tensors]
         for operator in part.operators:
             inputs, outputs = [ids[i] for i in operator.inputs], [ids[i] for i in operator.outputs]
+            if operator.kind in RECURRENT:
+                layers.setdefault(operator.module, []).append(outputs[-1])
             if operator.kind in SAME_GRID:
                 sets.join([*outputs, inputs[0]])
             if operator.kind == "dynamic_update_slice":
@@ -83,6 +92,8 @@ def grids(graph: OperatorGraph, ranges: Mapping[str, Range]) -> dict[str, QParam
                 _join_carried(operator.attributes, inputs[0], outputs, number, sets)
             elif operator.kind in FIXED_GRIDS:
                 prescribed[outputs[0]] = _PRESCRIBED[FIXED_GRIDS[operator.kind]]
+    for states in layers.values():
+        sets.join(states)
     fixed = {sets.find(i): grid for i, grid in prescribed.items()}
     joined: dict[int, Range] = {}
     for name, (low, high) in ranges.items():
@@ -97,10 +108,11 @@ def grids(graph: OperatorGraph, ranges: Mapping[str, Range]) -> dict[str, QParam
     }
 
 
-def cell_grid(ranges: Mapping[str, Range], name: str) -> QParams:
-    """Return the 16-bit grid of the cell state of the LSTM that writes the tensor `name`."""
-    low, high = ranges[f"{name}:cell"]
-    return power_of_two_qparams(max(-low, high))
+def cell_grid(graph: OperatorGraph, operator: Operator, ranges: Mapping[str, Range]) -> QParams:
+    """Return the 16-bit grid of the cell state of an LSTM, the same for all layers of a module."""
+    layers = [op for op in graph.operators if (op.kind, op.module) == (operator.kind, operator.module)]
+    bounds = [ranges[f"{graph.tensors[op.outputs[0]].name}:cell"] for op in layers]
+    return power_of_two_qparams(max(max(-low, high) for low, high in bounds))
 
 
 def _lists(graph: OperatorGraph) -> Iterator[OperatorGraph]:

@@ -39,14 +39,12 @@ def table(kind: str, attributes: Mapping[str, Any], source: QParams, out: QParam
 
 
 def quantize_value(value: float, grid: QParams) -> int:
-    """Return the stored integer nearest to a real value, not saturated, in the kernels' float32 arithmetic."""
+    """Return the stored integer nearest to a real value, not saturated, by float32 as in the kernels."""
     steps = float(np.float32(value) / np.float32(grid.scale))
     return grid.zero_point + int(math.copysign(math.floor(abs(steps) + 0.5), steps))
 
 
-def _saturating(
-    function: Callable[[Tensor, int], Tensor], bits: int, lowest: int, source: QParams
-) -> Tensor:
+def _saturating(function: Callable[[Tensor, int], Tensor], bits: int, lowest: int, source: QParams) -> Tensor:
     """Apply a function of Q4.27 numbers that saturates outside of them."""
     mantissa, shift = math.frexp(source.scale * 2.0 ** (31 - _INTEGER_BITS))
     radius = math.floor((2**_INTEGER_BITS - 1) * 2.0 ** (31 - _INTEGER_BITS) / 2.0**shift)
@@ -128,8 +126,8 @@ TABLED: dict[str, Callable[[Mapping[str, Any], QParams, QParams], Tensor]] = {
 
 # Nodes that the kernels' table of sigmoid(i / 24) has one step above the nearest integer.
 _ROUNDED_UP = [
-    4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41, 43, 44, 45, 46,
-    49, 50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255,
+    4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41, 43, 44,
+    45, 46, 49, 50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255,
 ]  # fmt: skip
 
 

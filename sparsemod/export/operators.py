@@ -152,7 +152,11 @@ def _reverse(operator: Operator, inputs: Shapes, outputs: Shapes, writer: Writer
 def _strided_slice(operator: Operator, inputs: Shapes, outputs: Shapes, writer: Writer) -> Form:
     a, rank = operator.attributes, len(inputs[0])
     begin, end, stride = [0] * rank, list(inputs[0]), [1] * rank
-    begin[a["axis"]], end[a["axis"]], stride[a["axis"]] = a["begin"], min(a["end"], end[a["axis"]]), a["stride"]
+    begin[a["axis"]], end[a["axis"]], stride[a["axis"]] = (
+        a["begin"],
+        min(a["end"], end[a["axis"]]),
+        a["stride"],
+    )
     fields = {"BeginMask": 0}
     constants = (_ints(begin), _ints(end), _ints(stride))
     return Form("STRIDED_SLICE", 2, "StridedSliceOptions", fields, constants)
@@ -223,4 +227,3 @@ _FORMS: dict[str, Callable[[Operator, Shapes, Shapes, Writer], Form]] = {
     "resize_nearest_neighbor": _resize,
     "unidirectional_sequence_lstm": _lstm,
 }
-

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,8 @@ def main(model: str, inputs: str, outputs: str, n_outputs: str, arena_bytes: str
         interpreter.invoke()
         for i, parts in enumerate(results):
             parts.append(np.array(interpreter.get_output(i)))
-    np.savez(outputs, **{str(i): np.stack(parts) for i, parts in enumerate(results)})
+    stacked: dict[str, Any] = {str(i): np.stack(parts) for i, parts in enumerate(results)}
+    np.savez(outputs, **stacked)
     interpreter.print_allocations()
 
 

@@ -10,7 +10,7 @@ reads as any other `.tflite`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from sparsemod.compress.fakequant import QParams
 from sparsemod.compress.quantized_graph import QuantizedGraph, QuantizedOperator, StoredWeight
 from sparsemod.compress.tables import quantize_value
-from sparsemod.errors import UnsupportedOperatorError
 from sparsemod.export.flatbuffer import Writer, enum
 from sparsemod.export.operators import Form, form
 
@@ -55,11 +54,8 @@ def write_tflite(quantized: QuantizedGraph, description: Description | None = No
     """Return the content of a `.tflite` file.
 
     Args:
-        quantized: From `sparsemod.compress.quantized_graph.quantize_graph`.
+        quantized: From `sparsemod.compress.graph_quantization.quantize_graph`.
         description: Stored with it.
-
-    Raises:
-        UnsupportedOperatorError: A tensor has more dimensions than the interpreter's kernels take.
     """
     return _File().write(quantized, description)
 
@@ -171,7 +167,10 @@ class _Subgraph:
         self, values: NDArray[Any], quantization: int | None = None, shape: Sequence[int] | None = None
     ) -> int:
         """Add a constant tensor, once, and return its index."""
-        content, shape = np.ascontiguousarray(values).tobytes(), tuple(values.shape if shape is None else shape)
+        content, shape = (
+            np.ascontiguousarray(values).tobytes(),
+            tuple(values.shape if shape is None else shape),
+        )
         key = (content, shape, str(values.dtype), quantization)
         if key not in self.constants:
             self.constants[key] = self.tensor(shape, str(values.dtype), quantization, content)
@@ -180,11 +179,12 @@ class _Subgraph:
     def grid(self, grid: QParams | None) -> int | None:
         return None if grid is None else self.quantization([grid.scale], grid.zero_point)
 
-    def quantization(self, scales: Sequence[float], zero_point: int = 0, axis: int | None = None) -> int:
+    def quantization(self, scales: Iterable[float], zero_point: int = 0, axis: int | None = None) -> int:
+        numbers = [float(scale) for scale in scales]
         return self.writer.table(
             "QuantizationParameters",
-            Scale=self.writer.numbers("Float32", [float(scale) for scale in scales]),
-            ZeroPoint=self.writer.numbers("Int64", [zero_point] * len(scales)),
+            Scale=self.writer.numbers("Float32", numbers),
+            ZeroPoint=self.writer.numbers("Int64", [zero_point] * len(numbers)),
             QuantizedDimension=axis or None,
         )
 
@@ -201,9 +201,8 @@ class _Subgraph:
         operator, graph = held.operator, self.quantized.graph
         if held.body is not None and held.condition is not None:
             return self.loop(held)
-        shapes = [[graph.tensors[i].shape for i in ids] for ids in (operator.inputs, operator.outputs)]
-        _check_rank(held, shapes[0] + shapes[1])
-        shape = form(operator, *shapes, self.writer)
+        given, made = ([graph.tensors[i].shape for i in ids] for ids in (operator.inputs, operator.outputs))
+        shape = form(operator, given, made, self.writer)
         if operator.kind == "unidirectional_sequence_lstm":
             inputs = self.lstm_inputs(held)
         else:
@@ -272,16 +271,3 @@ class _Subgraph:
             inputs.append(self.constant(np.full(shape, grid.zero_point, np.int8), self.grid(grid)))
         fields = {"CondSubgraphIndex": at, "BodySubgraphIndex": at + 1}
         return self.entry(Form("WHILE", 1, "WhileOptions", fields), inputs, operator.outputs)
-
-
-_MAX_RANK = {"strided_slice": 4, "concatenation": 4, "add": 4, "sub": 4, "mul": 4, "pad": 4, "transpose": 5}
-
-
-def _check_rank(held: QuantizedOperator, shapes: Sequence[Sequence[int]]) -> None:
-    operator = held.operator
-    rank, most = max(len(shape) for shape in shapes), _MAX_RANK.get(operator.kind, 6)
-    if rank > most:
-        where = f" of module {operator.module}" if operator.module else ""
-        raise UnsupportedOperatorError(
-            f"export: operator {operator.kind}{where} has tensors of {rank} dimensions, at most {most} can be run"
-        )

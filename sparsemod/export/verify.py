@@ -144,14 +144,17 @@ def run_interpreter(
         UnsupportedOperatorError: The interpreter refused the file.
     """
     if not can_compare():
-        raise ConfigError("comparing with the interpreter needs tflite-micro: pip install 'sparsemod[verify]'")
+        raise ConfigError(
+            "comparing with the interpreter needs tflite-micro: pip install 'sparsemod[verify]'"
+        )
     graph = quantized.graph
     stateful = any(op.kind == "unidirectional_sequence_lstm" for op in graph.operators)
     arena_bytes = 2 * head_bytes + _TAIL_BYTES + 16 * len(content)
     with TemporaryDirectory(prefix="sparsemod") as folder:
         model, given, made = (Path(folder, name) for name in ("model.tflite", "inputs.npz", "outputs.npz"))
         model.write_bytes(content)
-        np.savez(given, **{str(i): x for i, x in enumerate(inputs)})
+        arrays: dict[str, Any] = {str(i): x for i, x in enumerate(inputs)}
+        np.savez(given, **arrays)
         arguments = (model, given, made, len(graph.outputs), arena_bytes, int(stateful))
         process = subprocess.run(
             [sys.executable, str(_RUNNER), *map(str, arguments)], capture_output=True, text=True, check=False
@@ -163,9 +166,7 @@ def run_interpreter(
         with np.load(made) as results:
             outputs = tuple(results[str(i)] for i in range(len(graph.outputs)))
     shaped = zip(outputs, graph.outputs, strict=True)
-    return Run(
-        tuple(x.reshape(-1, *graph.tensors[i].shape) for x, i in shaped), sizes["head"], sizes["tail"]
-    )
+    return Run(tuple(x.reshape(-1, *graph.tensors[i].shape) for x, i in shaped), sizes["head"], sizes["tail"])
 
 
 def _reason(printed: str) -> str:
@@ -173,5 +174,3 @@ def _reason(printed: str) -> str:
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith(("Traceback", "File", "[Recording"))]
     return " / ".join(own[:2]) if own else "it said nothing"
-
-

@@ -197,8 +197,7 @@ def _quantized_joins(graph: OperatorGraph) -> OperatorGraph:
     """Bring operands with a prescribed grid to the common one of a join."""
     grids = Grids(len(graph.tensors))
     fixed: dict[int, str] = {}
-    tensors = list(graph.tensors)
-    operators = []
+    tensors, operators = list(graph.tensors), []
     for operator in graph.operators:
         if operator.kind in FIXED_GRIDS:
             fixed[grids.find(operator.outputs[0])] = FIXED_GRIDS[operator.kind]
@@ -213,22 +212,23 @@ def _quantized_joins(graph: OperatorGraph) -> OperatorGraph:
         elif operator.kind in JOINS and tensors[operator.outputs[0]].dtype == "int8":
             kinds = {fixed.get(grids.find(i)) for i in operator.inputs}
             if len(kinds) > 1 or (operator.weights and kinds != {None}):
-                inputs = []
-                for i in operator.inputs:
-                    if grids.find(i) in fixed:
-                        spec = TensorSpec(
-                            len(tensors), f"{tensors[i].name}:quantize", tensors[i].shape, "int8"
-                        )
-                        spec = replace(spec, name=_unused(spec.name, tensors))
-                        tensors.append(spec)
-                        grids.add()
-                        operators.append(Operator("quantize", (i,), (spec.id,), module=operator.module))
-                        i = spec.id
-                    inputs.append(i)
-                operator = replace(operator, inputs=tuple(inputs))
+                prescribed = [i for i in operator.inputs if grids.find(i) in fixed]
+                made = [_quantize(i, operator.module, tensors) for i in dict.fromkeys(prescribed)]
+                operators += made
+                placed = {op.inputs[0]: grids.add() for op in made}
+                operator = replace(operator, inputs=tuple(placed.get(i, i) for i in operator.inputs))
             _join(grids, fixed, (*operator.inputs, *operator.outputs))
         operators.append(operator)
     return _renumbered(replace(graph, tensors=tuple(tensors), operators=tuple(operators)))
+
+
+def _quantize(tensor: int, module: str, tensors: list[TensorSpec]) -> Operator:
+    """Add a tensor for the values of another one on a grid of its own; return what writes it."""
+    source, taken = tensors[tensor], {spec.name for spec in tensors}
+    names = (f"{source.name}:quantize{mark}" for mark in ("", *(f"#{i}" for i in range(2, len(taken) + 2))))
+    name = next(name for name in names if name not in taken)
+    tensors.append(TensorSpec(len(tensors), name, source.shape, "int8"))
+    return Operator("quantize", (tensor,), (len(tensors) - 1,), module=module)
 
 
 def _state_grid(body: OperatorGraph) -> str | None:
@@ -242,14 +242,6 @@ def _join(grids: Grids, fixed: dict[int, str], ids: tuple[int, ...]) -> None:
     grids.join(ids)
     if kinds:
         fixed[grids.find(ids[0])] = kinds[0]
-
-
-def _unused(name: str, tensors: list[TensorSpec]) -> str:
-    taken = {tensor.name for tensor in tensors}
-    count = 1
-    while (name if count == 1 else f"{name}#{count}") in taken:
-        count += 1
-    return name if count == 1 else f"{name}#{count}"
 
 
 def _renumbered(graph: OperatorGraph) -> OperatorGraph:

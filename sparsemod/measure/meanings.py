@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -82,7 +81,7 @@ def compute(
         y = _BINARY[kind](*_operands(operator, xs))
     elif kind in _REDUCTIONS:
         y = _REDUCTIONS[kind](x, [axis + 1 for axis in a["axes"]])
-    elif kind in {"resize_nearest_neighbor", "resize_bilinear"}:
+    elif kind == "resize_bilinear":
         y = _resized(operator, x.reshape(-1, *x.shape[2:]), shapes[0])
     elif kind == "batch_matmul":
         left, right = _operands(operator, xs)
@@ -130,6 +129,9 @@ def move(operator: Operator, xs: Sequence[Tensor], shape: Shape) -> Tensor | Non
         index = [slice(None)] * x.dim()
         index[a["axis"] + 1] = slice(a["begin"], a["end"], a["stride"])
         return x[tuple(index)]
+    if kind == "resize_nearest_neighbor":
+        rows, columns = (torch.arange(n) * own // n for n, own in zip(shape[1:3], x.shape[2:4], strict=True))
+        return x[:, :, rows][:, :, :, columns]
     if kind == "slice":
         step = int(xs[1][0, 0])
         return x[:, step : step + 1]
@@ -250,9 +252,6 @@ def _operands(operator: Operator, xs: Sequence[Tensor]) -> tuple[Tensor, Tensor]
 
 
 def _resized(operator: Operator, x: Tensor, shape: Shape) -> Tensor:
-    if operator.kind == "resize_nearest_neighbor":
-        y = F.interpolate(_nchw(x), shape[1:3], mode="nearest")
-    else:
-        corners: Any = operator.attributes["align_corners"]
-        y = F.interpolate(_nchw(x), shape[1:3], mode="bilinear", align_corners=corners)
+    corners: bool = operator.attributes["align_corners"]
+    y = F.interpolate(_nchw(x), shape[1:3], mode="bilinear", align_corners=corners)
     return y.permute(0, 2, 3, 1)
