@@ -82,8 +82,11 @@ def high_multiply(a: Tensor, b: Tensor | int) -> Tensor:
 def shift_right(x: Tensor, exponent: Tensor | int) -> Tensor:
     """Return ``x / 2**exponent``, rounded to the nearest, halves away from zero."""
     exponent = torch.as_tensor(exponent)
-    half = torch.where(exponent > 0, 1 << (exponent - 1).clamp(min=0), 0)
-    return (x + half - ((x < 0) & (exponent > 0)).long()) >> exponent
+    half = (1 << exponent) >> 1
+    below = x >> 63  # -1 for negative numbers
+    if int(exponent.min()) == 0:
+        below = below * (exponent > 0)
+    return below.add_(half).add_(x).bitwise_right_shift_(exponent)
 
 
 def _shift_left(x: Tensor, exponent: Tensor | int) -> Tensor:

@@ -76,6 +76,7 @@ def grids(graph: OperatorGraph, ranges: Mapping[str, Range]) -> dict[str, QParam
     names = [tensor.name for part in lists for tensor in part.tensors]
     number = {name: i for i, name in enumerate(names)}
     sets, prescribed = Grids(len(names)), {}
+    gates: list[tuple[int, int]] = []
     for part in lists:
         ids = [number[tensor.name] for tensor in part.tensors]
         for operator in part.operators:
@@ -90,6 +91,8 @@ def grids(graph: OperatorGraph, ranges: Mapping[str, Range]) -> dict[str, QParam
                 sets.join([*outputs, *inputs])
             elif operator.kind == "while":
                 _join_carried(operator.attributes, inputs[0], outputs, number, sets)
+            elif operator.kind == "hard_swish":
+                gates.append((inputs[0], outputs[0]))
             elif operator.kind in FIXED_GRIDS:
                 prescribed[outputs[0]] = _PRESCRIBED[FIXED_GRIDS[operator.kind]]
     for states in layers.values():
@@ -101,11 +104,20 @@ def grids(graph: OperatorGraph, ranges: Mapping[str, Range]) -> dict[str, QParam
             i = sets.find(number[name])
             known = joined.get(i, (math.inf, -math.inf))
             joined[i] = min(low, known[0]), max(high, known[1])
+    for source, out in gates:
+        joined[sets.find(out)] = _coarse_enough(joined[sets.find(source)], joined[sets.find(out)])
     return {
         name: fixed.get(sets.find(i)) or activation_qparams(*joined[sets.find(i)])
         for name, i in number.items()
         if sets.find(i) in joined
     }
+
+
+def _coarse_enough(source: Range, out: Range) -> Range:
+    """Widen the range of a hard swish, whose kernel has 7 bits below the steps of its input and no more."""
+    least = 255 / 127 * activation_qparams(*source).scale
+    low, high = min(out[0], 0.0), max(out[1], 0.0)
+    return low, max(high, low + least)
 
 
 def cell_grid(graph: OperatorGraph, operator: Operator, ranges: Mapping[str, Range]) -> QParams:

@@ -8,8 +8,8 @@ It has no operator for some of what a network needs, so that more than one stand
 - ``concatenation``, ``pack``, ``maximum`` and ``minimum`` copy stored integers, so all operands must lie on
   one grid. What a sigmoid, tanh or softmax made has a grid that cannot be chosen and gets a ``quantize``.
 - A ``concatenation`` takes ten operands at most.
-- Clamping to [0, 6] or [-1, 1] apart from another operator keeps the grid or does not exist: a ``mul`` by one
-  with the clamp fused chooses its own.
+- Clamping to [0, 6] or [-1, 1] apart from another operator keeps the grid or does not exist: a ``mul`` by
+  one with the clamp fused chooses its own. The negative of integers does not exist either: ``mul`` by -1.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ SAME_GRID = frozenset({
 JOINS = frozenset({"concatenation", "pack", "maximum", "minimum"})
 """Operators that do so with several operands."""
 
+_PRODUCTS = {"relu6": (1.0, "relu6"), "relu_n1_to_1": (1.0, "relu_n1_to_1"), "neg": (-1.0, "none")}
 _MAX_JOINED = 10
 _LSTM = "unidirectional_sequence_lstm"
 
@@ -89,10 +90,11 @@ def interpreted(graph: OperatorGraph) -> OperatorGraph:
             draft.loop(operator)
         elif operator.kind == "concatenation":
             draft.concatenation(operator)
-        elif operator.kind in {"relu6", "relu_n1_to_1"}:
-            one = Weight("one", np.ones(1, np.float32), axis=None)
-            attributes = {"activation": operator.kind, "constant": "y"}
-            draft.emit(replace(operator, kind="mul", weights=(one,), attributes=attributes))
+        elif operator.kind in _PRODUCTS:
+            factor, activation = _PRODUCTS[operator.kind]
+            weight = Weight(operator.kind, np.array([factor], np.float32), axis=None)
+            attributes = {"activation": activation, "constant": "y"}
+            draft.emit(replace(operator, kind="mul", weights=(weight,), attributes=attributes))
         else:
             draft.emit(operator)
     return _quantized_joins(draft.finished())
