@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-__all__ = ["Boxes", "Scale", "decompose", "expected_improvement"]
+__all__ = ["Boxes", "Scale", "decompose", "expected_gain", "expected_improvement"]
 
 Array = NDArray[np.float64]
 
@@ -157,7 +157,7 @@ def expected_improvement(boxes: Boxes, mean: Array, deviation: Array, costs: Arr
     values = np.empty(len(mean))
     for start in range(0, len(mean), step):
         part = slice(start, start + step)
-        gain = _gain(boxes.errors, mean[part, None], deviation[part, None])[:, boxes.index]
+        gain = expected_gain(boxes.errors, mean[part, None], deviation[part, None])[:, boxes.index]
         for j in range(n_costs):
             side = boxes.upper[:, j] - np.maximum(boxes.lower[:, j], costs[part, j, None])
             gain *= np.maximum(side, 0.0)
@@ -173,7 +173,7 @@ def _lower_corners(definers: Array) -> Array:
     return corners
 
 
-def _gain(best: Array, mean: Array, deviation: Array) -> Array:
+def expected_gain(best: Array, mean: Array, deviation: Array) -> Array:
     """Return E[max(best - E, 0)] = s (z Phi(z) + phi(z)) with z = (best - mean) / s."""
     gap = best - mean
     z = gap / np.maximum(deviation, 1e-12)

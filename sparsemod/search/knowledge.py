@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsemod.candidate import Arm, Evaluation, Resources, Status
+from sparsemod.candidate import Arm, Evaluation, Status
 from sparsemod.pareto import pareto_mask
 from sparsemod.search.feasibility import Key
+from sparsemod.search.inputs import cost_matrix
 from sparsemod.search.strategy import Problem
 
-__all__ = ["Knowledge", "costs_of", "effective_epochs", "know"]
+__all__ = ["Knowledge", "effective_epochs", "know"]
 
 Array = NDArray[np.float64]
 
@@ -52,7 +53,7 @@ def know(history: Sequence[Arm], problem: Problem) -> Knowledge:
     trained = tuple(arm for arm, _ in complete)
     raw = np.array([evaluation.error for _, evaluation in complete], dtype=float)
     known = [evaluation.resources for _, evaluation in complete if evaluation.resources]
-    costs = costs_of(known, problem)
+    costs = cost_matrix(known, problem.costs)
     feasible = np.array([problem.constraints.violation(r) is None for r in known], dtype=bool)
     candidates = np.flatnonzero(feasible)
     on_front = pareto_mask(np.column_stack([raw, costs])[candidates])
@@ -67,12 +68,6 @@ def know(history: Sequence[Arm], problem: Problem) -> Knowledge:
         feasible,
         candidates[on_front],
     )
-
-
-def costs_of(resources: Sequence[Resources], problem: Problem) -> Array:
-    """Return the (n, m - 1) costs that are objectives, in bytes and seconds."""
-    values = [[r.objective(name) for name in problem.costs] for r in resources]
-    return np.array(values, dtype=float).reshape(len(resources), len(problem.costs))
 
 
 def effective_epochs(arm: Arm, by_name: dict[str, Arm]) -> int:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsemod.candidate import Parametrization, ParamValue, Resources
-from sparsemod.search.acquisition import Boxes, Scale, decompose, expected_improvement
+from sparsemod.candidate import Parametrization, Resources
+from sparsemod.search.acquisition import Boxes, Scale, decompose, expected_gain, expected_improvement
 from sparsemod.search.feasibility import Key, Measured, Meter
-from sparsemod.search.knowledge import Knowledge, costs_of, effective_epochs
+from sparsemod.search.inputs import CAPACITY, Inputs, cost_matrix
+from sparsemod.search.knowledge import Knowledge, effective_epochs
 from sparsemod.search.pool import Proposal
 from sparsemod.search.screening import Screen
 from sparsemod.search.strategy import Problem
@@ -21,6 +22,7 @@ __all__ = ["Ranking"]
 
 Array = NDArray[np.float64]
 
+_UNLIMITED = 0.3
 _MARGIN = 0.1  # the reference's distance behind the worst error, in units of the range
 
 
@@ -33,15 +35,17 @@ class Ranking:
     """
 
     def __init__(self, knowledge: Knowledge, problem: Problem, meter: Meter, kernel: Kernel) -> None:
-        self.problem, self.meter, self._kernel = problem, meter, kernel
+        self.problem, self.meter = problem, meter
         arms = (*knowledge.trained, *knowledge.failed, *knowledge.pending)
         self._by_name = {arm.name: arm for arm in arms}
         epochs = [effective_epochs(arm, self._by_name) for arm in knowledge.trained]
-        self._epochs = (min([*epochs, problem.epochs]), max([*epochs, problem.epochs]))
-        trained = self._encode([arm.candidate.parametrization for arm in knowledge.trained])
-        failed = self._encode([arm.candidate.parametrization for arm in knowledge.failed])
         resources = [r for arm in knowledge.trained if arm.evaluation and (r := arm.evaluation.resources)]
-        self._error = fit(self._with_epochs(trained, epochs), knowledge.errors, kernel)
+        capacity = cost_matrix(resources, CAPACITY)
+        bounds = min([*epochs, problem.epochs]), max([*epochs, problem.epochs])
+        self._inputs = Inputs(problem.space, kernel == "arc", Scale.of(capacity), bounds)
+        trained = self._inputs.networks([arm.candidate.parametrization for arm in knowledge.trained])
+        failed = self._inputs.networks([arm.candidate.parametrization for arm in knowledge.failed])
+        self._error = fit(self._inputs.trainings(trained, capacity, epochs), knowledge.errors, kernel)
         self._screen = Screen.of(problem, trained, resources, failed)
         self._learned: set[Key] = set()
 
@@ -62,11 +66,12 @@ class Ranking:
         """Return (n,) approximate values of proposals, from predicted costs."""
         if not proposals:
             return np.empty(0)
-        features = self._encode([p.params for p in proposals])
-        mean, deviation = self._error.predict(self._with_epochs(features, self._epochs_of(proposals)))
-        costs, chance = self._screen.predict(features)
-        values: Array = expected_improvement(self._boxes, mean, deviation, self._scale(costs)) * chance
-        return values
+        networks = self._inputs.networks([p.params for p in proposals])
+        costs, chance = self._screen.predict(networks)
+        by_name = dict(zip(self._screen.names, costs.T, strict=True))
+        capacity = np.column_stack([by_name[name] for name in CAPACITY])
+        objectives = np.array([by_name[name] for name in self.problem.costs]).T.reshape(len(proposals), -1)
+        return self._value(networks, capacity, self._epochs_of(proposals), objectives) * chance
 
     def measure(self, proposals: Sequence[Proposal]) -> Array:
         """Measure proposals; return (n,) exact values, minus infinity for what is infeasible."""
@@ -75,12 +80,12 @@ class Ranking:
         values = np.full(len(proposals), -np.inf)
         good = [i for i, m in enumerate(measured) if m.feasible]
         if good:
-            features = self._encode([proposals[i].params for i in good])
+            networks = self._inputs.networks([proposals[i].params for i in good])
+            resources = [r for i in good if (r := measured[i].resources)]
             epochs = self._epochs_of([proposals[i] for i in good])
-            mean, deviation = self._error.predict(self._with_epochs(features, epochs))
-            costs = costs_of([r for i in good if (r := measured[i].resources)], self.problem)
-            gain = expected_improvement(self._boxes, mean, deviation, self._scale(costs))
-            values[good] = gain * self._screen.chance(features)
+            objectives = cost_matrix(resources, self.problem.costs)
+            value = self._value(networks, cost_matrix(resources, CAPACITY), epochs, objectives)
+            values[good] = value * self._screen.chance(networks)
         return values
 
     def best(self, proposals: Sequence[Proposal], n_measured: Sequence[int]) -> Proposal | None:
@@ -105,14 +110,22 @@ class Ranking:
         if resources is not None:
             self._believe(proposal.params, self._epochs_of([proposal])[0], resources)
 
-    def _believe(self, params: dict[str, ParamValue], epochs: int, resources: Resources) -> None:
-        features = self._with_epochs(self._encode([params]), [epochs])
+    def _believe(self, params: Parametrization, epochs: int, resources: Resources) -> None:
+        networks = self._inputs.networks([params])
+        features = self._inputs.trainings(networks, cost_matrix([resources], CAPACITY), [epochs])
         mean, _ = self._error.predict(features)
         self._error = self._error.condition(features, mean)
         self._front_errors = np.append(self._front_errors, mean)
-        costs = self._scale(costs_of([resources], self.problem))
+        costs = self._scale(cost_matrix([resources], self.problem.costs))
         self._front_costs = np.vstack([self._front_costs, costs])
         self._boxes = self._decomposed()
+
+    def _value(self, networks: Features, capacity: Array, epochs: Sequence[int], costs: Array) -> Array:
+        """Expected improvement over budgets: up to the reference, and with some weight an unlimited one."""
+        mean, deviation = self._error.predict(self._inputs.trainings(networks, capacity, epochs))
+        unlimited: float = _UNLIMITED ** costs.shape[1]
+        limited = expected_improvement(self._boxes, mean, deviation, self._scale(costs))
+        return limited + unlimited * expected_gain(self._boxes.errors[0], mean, deviation)
 
     def _learn(self, measured: Sequence[Measured]) -> None:
         fresh = {m.key: m for m in measured if m.key not in self._learned}
@@ -121,9 +134,9 @@ class Ranking:
         failed = [m for m in fresh.values() if m.resources is None]
         if fresh:
             self._screen = self._screen.learn(
-                self._encode([m.params for m in built]),
+                self._inputs.networks([m.params for m in built]),
                 [m.resources for m in built if m.resources is not None],
-                self._encode([m.params for m in failed]),
+                self._inputs.networks([m.params for m in failed]),
             )
 
     def _decomposed(self) -> Boxes:
@@ -132,20 +145,3 @@ class Ranking:
     def _epochs_of(self, proposals: Sequence[Proposal]) -> list[int]:
         inherited = [0 if p.parent is None else effective_epochs(p.parent, self._by_name) for p in proposals]
         return [self.problem.epochs + epochs for epochs in inherited]
-
-    def _encode(self, configurations: Sequence[Parametrization]) -> Features:
-        space = self.problem.space
-        values = space.encode(configurations)
-        arc = self._kernel == "arc"
-        return Features(values, space.activity(configurations) if arc else np.ones(values.shape, dtype=bool))
-
-    def _with_epochs(self, features: Features, epochs: Sequence[int]) -> Features:
-        """Add the epochs as one more feature, on a log scale, where they differ within the history."""
-        low, high = self._epochs
-        if high <= low:
-            return features
-        share = np.log(np.maximum(epochs, 1) / low) / math.log(high / low)
-        return Features(
-            np.column_stack([features.values, share]),
-            np.column_stack([features.active, np.ones(len(share), dtype=bool)]),
-        )

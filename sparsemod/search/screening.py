@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from sparsemod.candidate import Resources
+from sparsemod.search.inputs import CAPACITY, cost_matrix
 from sparsemod.search.strategy import Problem
 from sparsemod.search.surrogate import Features, Surrogate, fit
 
@@ -32,8 +33,7 @@ class Screen:
     """What is predicted of networks before they are measured.
 
     Attributes:
-        names: The costs that are an objective or have a limit, the objectives first.
-        n_objectives: How many of them are objectives.
+        names: The costs that are predicted.
         limits: The logarithm of the limit of each; infinite without one.
         costs: One process for the logarithm of each.
         success: A process for 1 where a network could be built and trained and 0 where not; None if all
@@ -41,7 +41,6 @@ class Screen:
     """
 
     names: tuple[str, ...]
-    n_objectives: int
     limits: tuple[float, ...]
     costs: tuple[Surrogate, ...]
     success: Surrogate | None
@@ -52,7 +51,7 @@ class Screen:
     ) -> Screen:
         """Fit to networks with known costs, at least one, and to networks that failed."""
         limits = problem.constraints.limits()
-        names = problem.costs + tuple(name for name in limits if name not in problem.costs)
+        names = tuple(dict.fromkeys((*problem.costs, *limits, *CAPACITY)))
         logs = _logs(names, resources)
         costs = tuple(fit(built, column, max_points=_POINTS) for column in logs.T)
         success = None
@@ -60,19 +59,18 @@ class Screen:
             labels = np.concatenate([np.ones(len(built)), np.zeros(len(failed))])
             success = fit(built.join(failed), labels, max_points=2 * _POINTS)
         bounds = tuple(math.log(max(limits[name], 1e-12)) if name in limits else math.inf for name in names)
-        return cls(names, len(problem.costs), bounds, costs, success)
+        return cls(names, bounds, costs, success)
 
     def predict(self, features: Features) -> tuple[Array, Array]:
-        """Return (n, m - 1) predicted costs and the (n,) chance that a network works and meets all limits."""
-        chance, costs = self.chance(features), np.empty((len(features), self.n_objectives))
+        """Return the (n, c) predicted costs and the (n,) chance that a network works and meets all limits."""
+        chance, costs = self.chance(features), np.empty((len(features), len(self.names)))
         for i, (process, limit) in enumerate(zip(self.costs, self.limits, strict=True)):
             if math.isfinite(limit):
                 mean, deviation = process.predict(features)
                 chance = chance * ndtr((limit - mean) / deviation)
             else:
                 mean = process.mean(features)
-            if i < self.n_objectives:
-                costs[:, i] = np.exp(mean)
+            costs[:, i] = np.exp(mean)
         return costs, chance
 
     def chance(self, features: Features) -> Array:
@@ -89,9 +87,9 @@ class Screen:
         if success is not None:
             labels = np.concatenate([np.ones(len(built)), np.zeros(len(failed))])
             success = success.condition(built.join(failed), labels)
-        return Screen(self.names, self.n_objectives, self.limits, costs, success)
+        return Screen(self.names, self.limits, costs, success)
 
 
 def _logs(names: Sequence[str], resources: Sequence[Resources]) -> Array:
-    values = [[math.log(max(r.objective(name), 1e-12)) for name in names] for r in resources]
-    return np.array(values, dtype=float).reshape(len(resources), len(names))
+    logs: Array = np.log(np.maximum(cost_matrix(resources, names), 1e-12))
+    return logs

@@ -55,6 +55,13 @@ class Features:
         """Append the rows of `other`."""
         return Features(np.vstack([self.values, other.values]), np.vstack([self.active, other.active]))
 
+    def beside(self, columns: Array) -> Features:
+        """Append (n, k) features that are always active."""
+        return Features(
+            np.hstack([self.values, columns]),
+            np.hstack([self.active, np.ones(columns.shape, dtype=bool)]),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
