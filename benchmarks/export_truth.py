@@ -4,7 +4,8 @@
 
 For random networks of four spaces: whether the planned arena is the interpreter's to the byte, how many
 output values of the integer simulation are the interpreter's, and the size of the files. Then the files of a
-small CNN, a Conv1d network and recurrent ones.
+small CNN, a Conv1d network and recurrent ones, and of the architectures of MLPerf Tiny beside the reference
+models of that suite (github.com/mlcommons/tiny, trained_models), which TensorFlow's converter wrote.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "measure"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "export"))
 
+from mlperf_nets import INPUTS
 from random_nets import SPACES, SmallCNN, random_net
 
 from sparsemod.compress.graph_quantization import quantize_graph
@@ -25,6 +28,14 @@ from sparsemod.export.tflite import write_tflite
 from sparsemod.export.verify import Comparison, compare
 from sparsemod.measure.operators import lower
 from sparsemod.measure.sizes import weight_bytes
+
+REFERENCE = {  # file bytes and arena bytes of the reference models
+    "kws": (53936, 16000),
+    "ic": (98496, 49152),
+    "vww": (333288, 73728),
+    "ad": (276976, 768),
+    "sww": (74520, 6656),
+}
 
 
 def export(net: nn.Module, samples: torch.Tensor, n_run: int) -> tuple[Comparison, int]:
@@ -77,6 +88,15 @@ def main(n_nets: int = 30, n_samples: int = 24) -> None:
         print(
             f"{name:<10} {n:10d}  {stored:7d}  {comparison.file_bytes:10d}  {comparison.arena_bytes:11d}"
             f"  {comparison.agrees}"
+        )
+
+    print(f"\n{'MLPerf':<10} file bytes  reference's  arena bytes  reference's  agrees")
+    for name, (build, shape) in INPUTS.items():
+        comparison, _ = export(build().eval(), torch.randn(64, *shape[1:]), 4)
+        file_bytes, arena_bytes = REFERENCE[name]
+        print(
+            f"{name:<10} {comparison.file_bytes:10d}  {file_bytes:11d}  {comparison.arena_bytes:11d}  "
+            f"{arena_bytes:11d}  {comparison.agrees}"
         )
 
 

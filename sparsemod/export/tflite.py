@@ -3,8 +3,8 @@
     content = write_tflite(quantize_graph(lower(net, example), [samples]))
 
 Nothing in the file is there twice: equal buffers, shapes, grids, options and indices are shared, tensors have
-no names. It runs in TensorFlow Lite Micro (a recurrent layer with its state cleared by a new interpreter) and
-reads as any other `.tflite`.
+no names. It runs in TensorFlow Lite Micro of 2024 or later, the first whose matrices have a scale a row; a
+network with an LSTM wants a new interpreter for each sequence, since resetting one does not clear the state.
 """
 
 from __future__ import annotations
