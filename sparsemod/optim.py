@@ -39,6 +39,8 @@ from sparsemod.compress.recipe import (
     load_recipe_yaml_str,
     parse_recipe_variables,
 )
+from sparsemod.compress.recipe_default import default_recipe
+from sparsemod.compress.recipe_hook import RecipeHook
 from sparsemod.compress.sensitivity import (
     LRLossSensitivityAnalysis,
     PruningLossSensitivityAnalysis,
@@ -86,6 +88,7 @@ __all__ = [
     "PruningSensitivityResult",
     "PyTorchModifierYAML",
     "QuantizationModifier",
+    "RecipeHook",
     "RecipeManagerStepWrapper",
     "ScheduledModifier",
     "ScheduledModifierManager",
@@ -99,6 +102,7 @@ __all__ = [
     "default_exponential_check_lrs",
     "default_pruning_sparsities_loss",
     "default_pruning_sparsities_perf",
+    "default_recipe",
     "load_recipe_yaml_str",
     "lr_loss_sensitivity",
     "model_prunability_magnitude",

@@ -47,6 +47,7 @@ OWNERS = {  # third-party package -> the only units that may import it
     "matplotlib": {"report", "compress"},
     "plotly": {"report"},
     "jinja2": {"report"},
+    "typer": {"cli"},
     "pickle": {"evaluate"},
 }
 RANK = {unit: rank for rank, line in enumerate(LAYERS) for unit in line}

@@ -8,9 +8,9 @@ from net import Net, operations, search_space
 from sparsemod import Sparse
 
 
-def main(config="config.cfg"):
+def make_sparse(config="config.cfg"):
     datasets, classes = load_digits_sets()
-    sparse = Sparse.from_config(
+    return Sparse.from_config(
         config,
         datasets=datasets,
         classes=classes,
@@ -18,7 +18,10 @@ def main(config="config.cfg"):
         net=Net,
         morpher_ops=operations,
     )
-    sparse.run_sparse()
+
+
+def main(config="config.cfg"):
+    make_sparse(config).run_sparse()
 
 
 if __name__ == "__main__":  # workers import this file, so the search must not start on import

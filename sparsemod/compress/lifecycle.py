@@ -159,6 +159,10 @@ class Modifier(BaseModifier):
         if finalize:
             self.finalize(module, **kwargs)
 
+    def settled(self) -> bool:
+        """Say whether it has done to the network what it will do."""
+        return True
+
     def new_cuts(self) -> Sequence[Cut]:
         """Return what it has cut off since it was last asked."""
         return ()
@@ -196,6 +200,10 @@ class ScheduledModifier(Modifier, BaseScheduled):
     def ended(self) -> bool:
         """Whether it has made its last update."""
         return self._ended
+
+    def settled(self) -> bool:
+        """Say whether its end has come, or its start where it never ends."""
+        return self._ended if self.end_epoch >= 0 else self._started
 
     def initialize(self, module: Module, epoch: float = 0.0, **kwargs: Any) -> None:
         """Attach to a network, before the first update."""

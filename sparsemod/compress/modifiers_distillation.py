@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Module, functional
+from torch.nn.utils.rnn import PackedSequence
 from torch.optim import Optimizer
 
 from sparsemod.compress.checks import in_range
@@ -179,7 +180,8 @@ class DistillationModifier(ScheduledUpdateModifier):
             with torch.no_grad():
                 if isinstance(inputs, Mapping):
                     return teacher(**inputs)
-                return teacher(*inputs) if isinstance(inputs, list | tuple) else teacher(inputs)
+                several = isinstance(inputs, list | tuple) and not isinstance(inputs, PackedSequence)
+                return teacher(*inputs) if several else teacher(inputs)
         finally:
             teacher.train(training)
 

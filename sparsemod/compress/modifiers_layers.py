@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -103,6 +104,10 @@ class LayerThinningModifier(ScheduledModifier):
         if super().update_ready(epoch, steps_per_epoch):
             return True
         return self._enabled and self.started and self._last_epoch < self._due(epoch)
+
+    def settled(self) -> bool:
+        """Say whether it has acted at its start and at all update epochs."""
+        return self.started and self._last_epoch >= self._due(math.inf)
 
     def update(self, module: Module, optimizer: Optimizer | None, epoch: float, steps_per_epoch: int) -> None:
         """Take the channels out."""

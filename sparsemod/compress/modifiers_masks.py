@@ -17,6 +17,7 @@ from sparsemod.compress.masks import apply_masks, match_names, prunable_paramete
 from sparsemod.compress.modifier import SparsificationTypes
 from sparsemod.compress.props import Argument
 from sparsemod.compress.recipe_errors import LifecycleError, RecipeError, RecipeStateError
+from sparsemod.errors import ConfigError
 
 __all__ = ["MaskModifier", "check_mask_type", "find_parameters", "mask_structure"]
 
@@ -56,7 +57,7 @@ class MaskModifier(ScheduledUpdateModifier):
         """Find the parameters.
 
         Raises:
-            ConfigError: A name matches none.
+            RecipeError: A name matches none.
         """
         super().initialize(module, epoch, **kwargs)
         self._parameters = self.selected(module)
@@ -125,14 +126,17 @@ def find_parameters(module: Module, params: str | Sequence[str]) -> dict[str, Pa
             (recurrent ones included), or names and ``re:`` patterns.
 
     Raises:
-        ConfigError: A name matches none.
+        RecipeError: A name matches none.
     """
     if params == ALL_PRUNABLE:
         return prunable_parameters(module)
     found = dict(module.named_parameters())
     if params == ALL:
         return found
-    return {name: found[name] for name in match_names(found, params)}
+    try:
+        return {name: found[name] for name in match_names(found, params)}
+    except ConfigError as error:
+        raise RecipeError(f"params: {error}") from error
 
 
 def mask_structure(mask_type: Any) -> Structure:

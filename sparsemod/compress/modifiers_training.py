@@ -60,7 +60,7 @@ class _ParamsModifier(ScheduledModifier):
         """Find the parameters.
 
         Raises:
-            ConfigError: A name matches none, and `params_strict` holds.
+            RecipeError: A name matches none, and `params_strict` holds.
         """
         super().initialize(module, epoch, **kwargs)
         found = dict(module.named_parameters())
@@ -71,9 +71,9 @@ class _ParamsModifier(ScheduledModifier):
         for pattern in self.params:
             try:
                 selected.update(match_names(found, [pattern]))
-            except ConfigError:
+            except ConfigError as error:
                 if self.params_strict:
-                    raise
+                    raise RecipeError(f"params: {error}") from error
         self._parameters = {name: found[name] for name in found if name in selected}
 
     def finalize(self, module: Module | None = None, **kwargs: Any) -> None:

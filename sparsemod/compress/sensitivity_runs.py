@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from itertools import islice
 from typing import Any, Literal
@@ -136,6 +136,7 @@ def pruning_perf_sens_one_shot(
     sparsity_levels: Sequence[float] | None = None,
     cost: Literal["latency", "model_size"] = "latency",
     scheme: str = "post",
+    quant_params: Collection[Any] = (),
 ) -> PruningPerfSensitivityAnalysis:
     """Predict what pruning gains on a microcontroller, for each layer and for the network.
 
@@ -150,6 +151,7 @@ def pruning_perf_sens_one_shot(
         sparsity_levels: Where to look; ten from 0 to 0.99 by default.
         cost: Seconds of an inference, or flash bytes of weights.
         scheme: How it is quantized, see `lower`.
+        quant_params: What is quantized dynamically, see `lower`.
 
     Raises:
         ConfigError: There is no target of that name.
@@ -166,7 +168,7 @@ def pruning_perf_sens_one_shot(
             for name, parameter in parameters.items():
                 parameter.copy_(dense[name])
         apply_masks(parameters, magnitude_masks(dense, sparsity, scope="local"))
-        graph = lower(net, example, scheme=scheme)
+        graph = lower(net, example, scheme=scheme, quant_params=quant_params)
         costs = [_cost(graph, operator, chip, runtime, cost) for operator in graph.operators]
         analysis.add_model_result(sparsity, sum(costs), baseline=sparsity == 0.0)
         layers = [(o, c) for o, c in zip(graph.operators, costs, strict=True) if o.weights]

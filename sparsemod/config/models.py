@@ -24,6 +24,7 @@ from sparsemod.config.values import (
     objectives,
     positive_number,
     pruning,
+    recipe,
     text,
     truth,
 )
@@ -50,6 +51,7 @@ Runtime = Annotated[Literal["c", "tflite-micro"], BeforeValidator(choice("c", "t
 Executor = Annotated[Literal["inline", "processes"] | None, _optional(choice("inline", "processes"))]
 Objectives = Annotated[tuple[str, ...], BeforeValidator(objectives)]
 Limits = Annotated[Constraints, BeforeValidator(constraints)]
+RecipeSource = Annotated[str | None, _optional(recipe)]
 Stem = Annotated[str, BeforeValidator(file_stem)]
 Folder = Annotated[Path, BeforeValidator(folder)]
 
@@ -108,6 +110,7 @@ class RunConfig(Checked):
         flops: Clock in Hz; it overrides the target's.
         quant_scheme: ``post``, ``dynamic``, ``both``, ``qat`` or ``none``.
         splitter: Pass the arm's ``max_len`` to the collate function.
+        recipe: Path of a recipe that arms train by, or its text.
         runtime: What runs on the chip, ``c`` or ``tflite-micro``.
         target: Name of an MCU of the catalogue.
         target_spec: An MCU of the user's own, from [TARGET].
@@ -135,6 +138,7 @@ class RunConfig(Checked):
     flops: Annotated[int | None, _optional(integer(1))] = None
     quant_scheme: QuantScheme
     splitter: Truth = False
+    recipe: RecipeSource = None
     runtime: Runtime = "c"
     target: Annotated[str | None, _optional(text)] = None
     target_spec: Annotated[TargetConfig | None, BeforeValidator(_target_spec)] = None

@@ -27,6 +27,7 @@ __all__ = [
     "objectives",
     "positive_number",
     "pruning",
+    "recipe",
     "text",
     "truth",
 ]
@@ -108,6 +109,14 @@ def pruning(value: object) -> str:
         hint = nearest(word, _PRUNING) if isinstance(word, str) else ""
         raise expected("true, false, unstructured or structured", value, hint)
     return str(word)
+
+
+def recipe(value: object) -> str:
+    """Read the path of a recipe, or its text, which has more than one line."""
+    name = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(name, str) or not name.strip():
+        raise expected("the path of a recipe, or its text", value)
+    return name if "\n" in name else name.strip()
 
 
 def text(value: object) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor, nn
 
@@ -20,9 +21,12 @@ from sparsemod.compress.masks import apply_masks, magnitude_masks, prunable_para
 from sparsemod.compress.pruning import PruningHook
 from sparsemod.compress.qat import QATHook
 from sparsemod.compress.quantization import QuantizedNet, quantize
+from sparsemod.compress.recipe_hook import RecipeHook
 from sparsemod.compress.structured import StructuredPruningHook, prune_channels
+from sparsemod.compress.training_manager import ScheduledModifierManager
 from sparsemod.errors import CandidateError, user_code
 from sparsemod.evaluate.build import build, dump_weights, load_weights, moved, opened, rebuild
+from sparsemod.evaluate.recipes import arm_recipe, recipe_of_arm
 from sparsemod.evaluate.reproducible import memory_guard, reproducible
 from sparsemod.evaluate.task import Job, Task
 from sparsemod.measure.operators import lower
@@ -56,13 +60,22 @@ def evaluate(task: Task, job: Job) -> Evaluation:
         return Evaluation(Status.FAILED, error.reason, details=details, seconds=time.perf_counter() - start)
 
 
-def predict(task: Task, parametrization: Parametrization, seed: int = 0) -> Resources:
+def predict(
+    task: Task, parametrization: Parametrization, seed: int = 0, epochs: int | None = None
+) -> Resources:
     """Return what the network of a parametrization will cost, before it is trained.
 
-    The network is built and pruned by the magnitudes of its first weights. Unpruned and structured ones cost
+    The network is built and pruned by the magnitudes of its first weights, by the recipe where it prunes.
+    Unpruned and structured ones cost
     exactly this. Otherwise the number of weights that stay is exact, but training decides in which tensors
     they stay. That matters to the flash under runtime ``c`` where a tensor stays so dense (more than 7/8)
     that it needs no bitmap, and to everything where a channel comes out wholly zero and is removed.
+
+    Args:
+        task: The task.
+        parametrization: What is built.
+        seed: Of its first weights.
+        epochs: How long it will be trained; a recipe is checked against it and may use it.
 
     Raises:
         CandidateError: The user's code raised or ran out of memory.
@@ -72,7 +85,11 @@ def predict(task: Task, parametrization: Parametrization, seed: int = 0) -> Reso
         train = opened(task, "train", parametrization)
         with reproducible("cpu", seed):
             net = build(task, parametrization, train, "cpu")
-        fraction = _fraction(task, parametrization)
+        recipe = _recipe(task, parametrization, epochs, train)
+        fraction = _fraction(task, parametrization, recipe)
+        if recipe is not None:
+            with recipe_of_arm(), user_code("the recipe"):
+                recipe.apply(net)
         if fraction and task.pruning == "structured":
             prune_channels(net, _tensor(moved(train.example(), "cpu")), fraction)
         elif fraction:
@@ -146,28 +163,44 @@ def _evaluate(task: Task, job: Job, start: float) -> Evaluation:
 def _fit(task: Task, job: Job, net: nn.Module, train: Data, validation: Data) -> FitResult:
     parametrization = job.candidate.parametrization
     how = settings(parametrization, job.epochs, job.seed)
-    hooks = _hooks(task, _fraction(task, parametrization), train.example())
-    if task.trainer is None:
-        return TorchTrainer(task.device).fit(net, train, validation, how, hooks)
-    with user_code("trainer"):
-        result: FitResult = task.trainer(device=task.device).fit(net, train, validation, how, hooks)
-    return result
+    recipe = _recipe(task, parametrization, job.epochs, train)
+    if recipe is not None and recipe.learning_rate_modifiers:
+        how = replace(how, learning_gamma=1.0)
+    hooks = _hooks(task, _fraction(task, parametrization, recipe), recipe, train.example())
+    with recipe_of_arm():
+        if task.trainer is None:
+            return TorchTrainer(task.device).fit(net, train, validation, how, hooks)
+        with user_code("trainer"):
+            result: FitResult = task.trainer(device=task.device).fit(net, train, validation, how, hooks)
+        return result
 
 
-def _hooks(task: Task, fraction: float, example: Inputs) -> Sequence[Hook]:
-    hooks: list[Hook] = []
+def _recipe(
+    task: Task, parametrization: Parametrization, epochs: int | None, train: Data
+) -> ScheduledModifierManager | None:
+    if task.recipe is None:
+        return None
+    n_batches = train.n_batches(settings(parametrization, epochs or 1).batch_size)
+    with recipe_of_arm():
+        return arm_recipe(task.recipe, parametrization, epochs, n_batches)
+
+
+def _hooks(
+    task: Task, fraction: float, recipe: ScheduledModifierManager | None, example: Inputs
+) -> Sequence[Hook]:
+    hooks: list[Hook] = [] if recipe is None else [RecipeHook(recipe)]
     if fraction and task.pruning == "structured":
         hooks.append(StructuredPruningHook(fraction, _tensor(example)))
     elif fraction:
         hooks.append(PruningHook(fraction))
-    if task.quant_scheme == "qat":
+    if task.quant_scheme == "qat" and not (recipe and recipe.quantization_modifiers):
         hooks.append(QATHook())
     return hooks
 
 
-def _fraction(task: Task, parametrization: Parametrization) -> float:
+def _fraction(task: Task, parametrization: Parametrization, recipe: ScheduledModifierManager | None) -> float:
     """Return the share of weights to prune; 0 for none, which a threshold of 0 or 1 and above says too."""
-    if task.pruning == "none":
+    if task.pruning == "none" or (recipe is not None and recipe.pruning_modifiers):
         return 0.0
     threshold = parametrization.get("prune_threshold")
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):

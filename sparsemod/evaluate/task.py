@@ -32,6 +32,9 @@ class Task:
         quant_scheme: ``post``, ``dynamic``, ``both``, ``qat`` or ``none``.
         quant_params: The module types that are quantized dynamically under ``dynamic`` and ``both``.
         runtime: ``c`` or ``tflite-micro``.
+        recipe: The text of a recipe that arms train by, or None. Its modifiers take the place of what
+            `pruning`, the learning rate's parameters and `quant_scheme` would do in training (see
+            docs/recipes.md).
         trainer: A class to train with instead of `TorchTrainer`, made as ``trainer(device=...)``.
         device: ``cpu``, ``cuda`` or ``cuda:<index>``.
     """
@@ -48,6 +51,7 @@ class Task:
     quant_scheme: str = "post"
     quant_params: tuple[type[nn.Module], ...] = ()
     runtime: str = "c"
+    recipe: str | None = None
     trainer: Callable[..., Any] | None = None
     device: str = "cpu"
 

@@ -20,12 +20,18 @@ class ResourceCache:
         self._setup = setup
         self._known: dict[tuple[Any, ...], Resources | CandidateError] = {}
 
-    def __call__(self, parametrization: Parametrization) -> Resources:
-        """Return the resources, or raise the `CandidateError` that says why there are none."""
-        key = self._setup.space.key(parametrization)
+    def __call__(self, parametrization: Parametrization, epochs: int | None = None) -> Resources:
+        """Return the resources, or raise the `CandidateError` that says why there are none.
+
+        Args:
+            parametrization: Of the arm.
+            epochs: How long it would be trained; a recipe is checked against it and may use it.
+        """
+        task = self._setup.task
+        key = (self._setup.space.key(parametrization), None if task.recipe is None else epochs)
         if key not in self._known:
             try:
-                self._known[key] = predict(self._setup.task, parametrization)
+                self._known[key] = predict(task, parametrization, epochs=epochs)
             except CandidateError as error:
                 self._known[key] = error
         known = self._known[key]

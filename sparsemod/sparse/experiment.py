@@ -7,14 +7,14 @@ from typing import Any, TypedDict, Unpack
 
 from torch import nn
 
-from sparsemod.candidate import OBJECTIVES
+from sparsemod.candidate import OBJECTIVES, Arm
 from sparsemod.errors import ConfigError, StoreError, nearest
 from sparsemod.evaluate.build import rebuild
 from sparsemod.search.experiment import Experiment
 from sparsemod.sparse.setup import Setup
 from sparsemod.store import Store
 
-__all__ = ["SparseExperiment", "load_net"]
+__all__ = ["SparseExperiment", "load_net", "stored_arm"]
 
 
 class ExperimentArguments(TypedDict, total=False):
@@ -98,16 +98,26 @@ def load_net(setup: Setup, arm: str) -> nn.Module:
     Raises:
         StoreError: There is no such arm, or it has no stored weights.
     """
+    stored, weights = stored_arm(setup, arm)
+    return rebuild(setup.task, stored.candidate.parametrization, weights, stored.seed)
+
+
+def stored_arm(setup: Setup, name: str) -> tuple[Arm, bytes]:
+    """Return an arm on the front and its weights.
+
+    Raises:
+        StoreError: There is no such arm, or it has no stored weights.
+    """
     store = Store(setup.config.root, setup.config.name)
     stored = store.read()
     if stored is None:
         raise StoreError(f"{store.json_path}: there are no results yet")
     arms = {a.name: a for a in Experiment.from_json(stored, str(store.json_path)).arms}
-    if arm not in arms:
-        raise StoreError(f"{store.json_path}: there is no arm '{arm}'{nearest(arm, arms)}")
-    weights = store.weights(arm)
+    if name not in arms:
+        raise StoreError(f"{store.json_path}: there is no arm '{name}'{nearest(name, arms)}")
+    weights = store.weights(name)
     if weights is None:
         raise StoreError(
-            f"{store.models_path}: arm '{arm}' has no weights; only arms on the front keep theirs"
+            f"{store.models_path}: arm '{name}' has no weights; only arms on the front keep theirs"
         )
-    return rebuild(setup.task, arms[arm].candidate.parametrization, weights, arms[arm].seed)
+    return arms[name], weights

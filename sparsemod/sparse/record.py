@@ -22,11 +22,12 @@ _FIXED = (
     "runtime",
     "target",
     "clock_hz",
+    "recipe",
 )
 _PACKAGES = ("sparsemod", "torch", "ax-platform", "botorch", "numpy", "scikit-learn")
 
 
-def run_record(config: RunConfig, target: str, clock_hz: float) -> dict[str, Any]:
+def run_record(config: RunConfig, target: str, clock_hz: float, recipe: str | None = None) -> dict[str, Any]:
     """Return the content of `run.json` for a run that begins or goes on now."""
     return {
         "name": config.name,
@@ -37,6 +38,7 @@ def run_record(config: RunConfig, target: str, clock_hz: float) -> dict[str, Any
         "target": target,
         "clock_hz": clock_hz,
         "seed": config.seed,
+        "recipe": recipe,
         "configuration": config.model_dump(mode="json"),
     }
 
@@ -48,6 +50,8 @@ def check_same_run(stored: Mapping[str, Any] | None, now: Mapping[str, Any]) -> 
     for key in _FIXED:
         was, is_now = _setting(stored, key), _setting(now, key)
         if was != is_now:
+            if key == "recipe":
+                return f"these results were made with{' another' if was else 'out a'} recipe"
             return f"these results were made with {key} = {was}, now it is {is_now}"
     return None
 

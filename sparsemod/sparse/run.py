@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,8 @@ def run(setup: Setup, reporter: Reporter) -> RunResult:
 def _open(setup: Setup, store: Store) -> Experiment:
     config = setup.config
     stored = store.read()
-    record = run_record(config, setup.task.target.name, setup.task.target.clock_hz)
+    task = setup.task
+    record = run_record(config, task.target.name, task.target.clock_hz, task.recipe)
     if stored is None:
         experiment = Experiment(config.name, setup.space.ax, config.objectives)
     else:
@@ -152,7 +154,7 @@ def _run_stage(session: _Session, stage: StageConfig) -> None:
     problem = Problem(
         space=setup.space,
         objectives=config.objectives,
-        resources=session.resources,
+        resources=partial(session.resources, epochs=stage.epochs),
         constraints=config.constraints,
         seed=config.seed,
         epochs=stage.epochs,

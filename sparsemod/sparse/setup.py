@@ -11,12 +11,14 @@ import torch
 from torch import nn
 
 from sparsemod.candidate import Constraints
+from sparsemod.compress.manager import BaseManager
 from sparsemod.config import RunConfig
 from sparsemod.errors import ConfigError, DataError, nearest
 from sparsemod.evaluate.evaluation import Task
 from sparsemod.measure.targets import limits, resolve_target
 from sparsemod.space.morphisms import check_morphisms
 from sparsemod.space.space import Space
+from sparsemod.sparse.recipe import checked_recipe
 
 __all__ = ["OBJECTS", "REQUIRED_OBJECTS", "Setup", "prepare", "split_arguments"]
 
@@ -49,7 +51,10 @@ def split_arguments(arguments: Mapping[str, Any], where: str) -> tuple[dict[str,
     missing = [name for name in REQUIRED_OBJECTS if name not in objects]
     if missing:
         raise ConfigError(f"{where}: missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
-    return {k: v for k, v in arguments.items() if k not in OBJECTS}, objects
+    settings = {k: v for k, v in arguments.items() if k not in OBJECTS}
+    if isinstance(settings.get("recipe"), BaseManager):
+        settings["recipe"] = str(settings["recipe"])
+    return settings, objects
 
 
 def prepare(config: RunConfig, objects: Mapping[str, Any], where: str) -> Setup:
@@ -82,6 +87,7 @@ def prepare(config: RunConfig, objects: Mapping[str, Any], where: str) -> Setup:
         quant_params=_quant_params(objects.get("quant_params"), config, where),
         runtime=config.runtime,
         target=target,
+        recipe=checked_recipe(config, space, len(train), where),
         trainer=_trainer(objects.get("trainer"), where),
         device="cuda" if torch.cuda.is_available() else "cpu",
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from torch import nn
 
@@ -13,6 +14,9 @@ from sparsemod.evaluate.worker import refuse_reimport
 from sparsemod.sparse.progress import Reporter
 from sparsemod.sparse.run import RunResult, run
 from sparsemod.sparse.setup import prepare, split_arguments
+
+if TYPE_CHECKING:
+    from sparsemod.sparse.sensitivity import Analysis, Kind
 
 __all__ = ["Sparse"]
 
@@ -49,6 +53,7 @@ class SparseArguments(SparseObjects, total=False):
     flops: int | None
     quant_scheme: str
     splitter: bool
+    recipe: Any
     runtime: str
     target: str | None
     constraints: Any
@@ -80,8 +85,9 @@ class Sparse:
             - ``trainer``: a class with the `sparsemod.train.trainer.Trainer` methods.
 
             Everything else is a key of the configuration file and means the same: ``r1 r2 r3 epochs1 epochs2
-            epochs3 name root objectives batch_size morphisms pruning debug flops quant_scheme splitter
-            runtime target constraints workers executor seed arc resume``.
+            epochs3 name root objectives batch_size morphisms pruning debug flops quant_scheme splitter recipe
+            runtime target constraints workers executor seed arc resume``. The ``recipe`` may be a path, the
+            text, or a `ScheduledModifierManager`.
 
     Raises:
         ConfigError: An argument is unknown, missing, ill-typed or contradictory.
@@ -150,6 +156,35 @@ class Sparse:
         from sparsemod.sparse.experiment import load_net
 
         return load_net(self._setup, arm)
+
+    def sensitivity(
+        self,
+        arm: str,
+        kind: Kind = "one-shot",
+        target: str | None = None,
+        root: str | Path | None = None,
+    ) -> Analysis:
+        """Analyse how sensitive an arm on the front is to pruning, layer by layer.
+
+        Args:
+            arm: Its name, for example ``"12_0"``.
+            kind: ``magnitude``: the mean magnitude of what pruning would take, without data; ``one-shot``:
+                the cross entropy on up to 2048 samples of the validation set, each layer pruned by itself;
+                ``perf``: the seconds of an inference on the microcontroller.
+            target: For ``perf``, a microcontroller of the catalogue in place of the search's.
+            root: The results folder, if it is not where the search writes.
+
+        Returns:
+            An analysis to print, plot and save, see docs/recipes.md.
+
+        Raises:
+            StoreError: There is no such arm, or it is not on the front and so has no weights.
+            ConfigError: There is no such kind or target.
+        """
+        from sparsemod.sparse.sensitivity import sensitivity_of
+
+        config = self.config if root is None else self.config.model_copy(update={"root": Path(root)})
+        return sensitivity_of(replace(self._setup, config=config), arm, kind, target)
 
     def _next_steps(self, result: RunResult) -> list[str]:
         failed = sum(a.status == "failed" for a in result.arms)

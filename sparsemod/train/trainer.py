@@ -12,11 +12,13 @@ from torch import Tensor, nn
 from sparsemod.errors import CandidateError, DataError, user_code
 from sparsemod.train.checks import Inputs
 from sparsemod.train.data import Batch, Data
+from sparsemod.train.hooks import Hook
 from sparsemod.train.settings import TrainSettings, settings
 
 __all__ = ["Epoch", "FitResult", "Hook", "TorchTrainer", "TrainSettings", "Trainer", "accuracy", "settings"]
 
 Forward = Callable[[Inputs], Tensor]
+Loss = Callable[[Tensor, Inputs, Tensor], Tensor]
 
 EVALUATION_BATCH_SIZE = 256
 
@@ -51,33 +53,6 @@ class FitResult:
     n_epochs: int
     validation_accuracy: float
     history: tuple[Epoch, ...] = ()
-
-
-class Hook(Protocol):
-    """Something that works on the network while it trains: pruning, fake quantization.
-
-    Steps are optimizer steps, counted from 0 over the whole training. A hook may also have a method
-    ``forward(net, x) -> logits``: it then stands in for ``net(x)``, in training and in validation, so that
-    the best epoch is judged by the network that will ship. At most one hook of a training may have it.
-    Two more methods are called where a hook has them: ``end_epoch(epoch)`` behind the last step of an epoch,
-    counted from 0, before it is validated; and ``finish()`` when the network holds the weights to hand over.
-    """
-
-    def start(self, net: nn.Module, n_steps: int) -> None:
-        """Begin a training of `n_steps` steps; the network is on its device."""
-
-    def before_step(self, step: int) -> None:
-        """Run before the forward pass of a step."""
-
-    def after_step(self, step: int) -> bool | None:
-        """Run when the optimizer has made its step.
-
-        Returns:
-            True when parameters of the network were replaced by others, so that a new optimizer is needed.
-        """
-
-    def ready(self, step: int) -> bool:
-        """Say, after a step, whether the network has its final form, so that its weights may be kept."""
 
 
 class Trainer(Protocol):
@@ -188,12 +163,15 @@ def _fit(
     hooks: Sequence[Hook],
     memory_format: torch.memory_format,
 ) -> FitResult:
-    n_steps = settings.epochs * train.n_batches(settings.batch_size)
+    n_batches = train.n_batches(settings.batch_size)
+    n_steps = settings.epochs * n_batches
     generator = torch.Generator().manual_seed(settings.seed)
     for hook in hooks:
         hook.start(net, n_steps)
     forward = _forward(net, hooks)
-    optimizer = _optimizer(net, settings)
+    losses_of: list[Loss] = [hook.loss for hook in hooks if hasattr(hook, "loss")]
+    rate = settings.rate(0)
+    optimizer = _optimizer(net, hooks, n_batches, rate)
     history: list[Epoch] = []
     best: dict[str, Tensor] = {}
     best_epoch = 0
@@ -202,16 +180,19 @@ def _fit(
         net.train()
         losses: list[Tensor] = []
         for batch in train.batches(settings.batch_size, generator):
-            optimizer.param_groups[0]["lr"] = settings.rate(step)
+            if settings.rate(step) != rate:  # in between the rate is left to hooks
+                rate = settings.rate(step)
+                optimizer.param_groups[0]["lr"] = rate
             for hook in hooks:
                 hook.before_step(step)
-            losses.append(_step(forward, optimizer, batch))
+            losses.append(_step(forward, optimizer, batch, losses_of))
             replaced = False
             for hook in hooks:
                 replaced = bool(hook.after_step(step)) or replaced
             if replaced:
                 _format(net, memory_format)
-                optimizer = _optimizer(net, settings)
+                now = optimizer.param_groups[0]
+                optimizer = _optimizer(net, hooks, n_batches, now["lr"], now["weight_decay"])
             step += 1
         loss = _mean_loss(losses, step)
         _tell(hooks, "end_epoch", epoch - 1)
@@ -231,7 +212,9 @@ def _fit(
     return FitResult(best_epoch, settings.epochs, history[best_epoch - 1].validation_accuracy, tuple(history))
 
 
-def _step(forward: Forward, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:
+def _step(
+    forward: Forward, optimizer: torch.optim.Optimizer, batch: Batch, losses_of: Sequence[Loss]
+) -> Tensor:
     x, y = batch
     logits = forward(x)
     _check_logits(logits, len(y))
@@ -240,6 +223,8 @@ def _step(forward: Forward, optimizer: torch.optim.Optimizer, batch: Batch) -> T
     except IndexError as error:
         n_outputs, highest = logits.shape[1], int(y.max())
         raise DataError(f"labels must be below the network's {n_outputs} outputs, got {highest}") from error
+    for loss_of in losses_of:
+        loss = loss_of(loss, x, logits)
     for parameter in optimizer.param_groups[0]["params"]:
         parameter.grad = None
     with user_code("the training step of Net"):
@@ -267,11 +252,19 @@ def _tell(hooks: Sequence[Hook], method: str, *arguments: int) -> None:
             getattr(hook, method)(*arguments)
 
 
-def _optimizer(net: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+def _optimizer(
+    net: nn.Module, hooks: Sequence[Hook], steps_per_epoch: int, rate: float, weight_decay: float = 0.0
+) -> torch.optim.Optimizer:
     parameters = [parameter for parameter in net.parameters() if parameter.requires_grad]
     if not parameters:
         raise CandidateError("Net has no trainable parameters")
-    return torch.optim.Adam(parameters, lr=settings.learning_rate, fused=True)
+    optimizer: torch.optim.Optimizer = torch.optim.Adam(
+        parameters, lr=rate, weight_decay=weight_decay, fused=True
+    )
+    for hook in hooks:
+        if hasattr(hook, "new_optimizer"):
+            optimizer = hook.new_optimizer(optimizer, steps_per_epoch)
+    return optimizer
 
 
 def _check_logits(logits: object, n_samples: int) -> None:

@@ -1,0 +1,155 @@
+"""The command `sparsemod`: what it prints, what it writes, and its errors of one line."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sparsemod.cli import app
+from sparsemod.measure.targets import TARGETS
+
+ROOT = Path(__file__).parents[1]
+HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+MAIN = """
+import sys
+
+from tiny_problem import arguments
+
+from sparsemod import Sparse
+
+
+def make_sparse(root="elsewhere"):
+    open("data.txt").read()
+    return Sparse(**arguments(root, r1=2, r2=0, r3=0, pruning=True, morphisms=False))
+
+
+if __name__ == "__main__":
+    make_sparse(*sys.argv[1:]).run_sparse()
+"""
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def search(tmp_path_factory):
+    """The folder of a script, and the name of an arm on the front of its search."""
+    from tiny_problem import arguments
+
+    from sparsemod import Sparse
+
+    folder = tmp_path_factory.mktemp("search")
+    (folder / "main.py").write_text(MAIN)
+    (folder / "data.txt").write_text("found where the script is")
+    result = Sparse(**arguments(folder / "results", r1=2, r2=0, r3=0, morphisms=False)).run_sparse()
+    return folder, result.front[0].name
+
+
+def analyse(search, *arguments):
+    folder, arm = search
+    return call("sensitivity", folder / "results", "--arm", arm, "--problem", folder / "main.py", *arguments)
+
+
+def test_targets_lists_the_catalogue():
+    result = call("targets")
+    assert result.exit_code == 0
+    header, *lines = result.output.splitlines()
+    assert header.split() == ["name", "core", "clock", "flash", "RAM"]
+    assert [line.split()[0] for line in lines] == list(TARGETS)
+    board = next(line for line in lines if line.startswith("STM32F446"))
+    assert board.split()[1:] == ["cortex-m4", "180", "MHz", "512", "KiB", "128", "KiB"]
+
+
+@pytest.mark.parametrize("kind", ["magnitude", "one-shot", "perf"])
+def test_sensitivity_prints_a_line_a_layer(search, kind):
+    result = analyse(search, "--kind", kind)
+    assert result.exit_code == 0, result.output
+    lines = [line.split(",") for line in result.output.splitlines()]
+    assert lines[0] == ["index", "name", "sparse_average", "sparse_integral", "sparse_comparison"]
+    names = [line[1] for line in lines[1:-1]]
+    assert names == ["conv.weight", "hidden.weight", "out.weight"]
+
+
+def test_sensitivity_writes_json_and_a_plot(search, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    result = analyse(search, "--kind", "magnitude", "--json", "new/layers.json", "--plot", "layers.png")
+    assert result.exit_code == 0, result.output
+    stored = json.loads((tmp_path / "new" / "layers.json").read_text())
+    assert [r["name"] for r in stored["results"]] == ["conv.weight", "hidden.weight", "out.weight"]
+    assert (tmp_path / "layers.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_perf_on_another_target_differs(search):
+    slow, fast = (
+        analyse(search, "--kind", "perf", "--target", name).output.splitlines()[-1].split(",")[2]
+        for name in ("nRF52840", "STM32F446")
+    )
+    assert float(slow) > 2 * float(fast)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--arm", "99_0"], "no arm '99_0'"),
+        (["--kind", "perf", "--target", "STM32F44"], "did you mean 'STM32F4"),
+        (["--target", "STM32F446"], "only --kind perf"),
+        (["--problem", "nowhere.py"], "nowhere.py: no such file"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_exit_code_2(search, options, words):
+    result = analyse(search, *options)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("x = 1", "expected a function make_sparse()"),
+        ("def make_sparse():\n    return 3", "got int"),
+        ("def make_sparse():\n    raise KeyError('there')", "script.py raised KeyError: 'there'"),
+        ("import nothing_of_that_name", "script.py raised ModuleNotFoundError"),
+        ("def make_sparse(:", "script.py raised SyntaxError"),
+    ],
+)
+def test_a_script_that_makes_no_search_is_named(search, tmp_path, code, words):
+    (tmp_path / "script.py").write_text(code)
+    result = analyse(search, "--problem", tmp_path / "script.py")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_results_that_are_not_there_are_one_line(search, tmp_path):
+    folder, arm = search
+    result = call("sensitivity", tmp_path, "--arm", arm, "--problem", folder / "main.py")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "there are no results yet" in result.stderr
+
+
+def test_the_command_starts_without_anything_heavy():
+    code = (
+        "import sys\nfrom sparsemod.cli import app\n"
+        "try:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print([m for m in ('torch', 'ax', 'pandas', 'rich', 'pydantic') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
+    assert "sensitivity" in done.stdout
+
+
+def test_the_example_makes_its_search():
+    folder = ROOT / "examples" / "digits"
+    code = "from main import make_sparse; print(make_sparse().config.name)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=HERE)
+    assert done.stdout == "digits\n", done.stderr
+    assert len((folder / "main.py").read_text().splitlines()) <= 40
