@@ -292,3 +292,8 @@ def test_ports_lead_from_pytorchs_order_to_memory_and_back():
     np.testing.assert_array_equal(memory, x.transpose(0, 2, 3, 1))
     y = np.random.default_rng(1).random((1, 8, 8, 5))
     np.testing.assert_array_equal(graph.output_ports[0].from_memory(y), y.transpose(0, 3, 1, 2))
+
+
+def test_padding_may_be_the_first_thing_and_a_view_the_second():
+    net = Lambda(lambda m, x: m.f(F.pad(x, (0, 0, 2, 2)).flatten(1)), f=nn.Linear(32, 2))
+    assert_same_function(net, torch.randn(1, 1, 4, 4))
