@@ -42,6 +42,7 @@ OWNERS = {  # third-party package -> the only units that may import it
     "onnx": {"export"},
     "flatbuffers": {"export"},
     "tflite": {"export"},
+    "tflite_micro": {"export"},
     "tensorflow": set(),
     "matplotlib": {"report", "compress"},
     "plotly": {"report"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -39,9 +39,9 @@ class Buffer:
 
     Attributes:
         n_bytes: Size.
-        first: The operator, by its position, from which on it holds something.
-        last: The last operator that needs it.
-        tensors: Ids of the tensors that share it; none for an operator's scratch memory.
+        first: The moment from which on it holds something; operators follow each other from moment 1 on.
+        last: The last moment at which it is needed.
+        tensors: Ids of the tensors that share it; none for scratch memory and for what is inside a loop.
     """
 
     n_bytes: int
@@ -90,41 +90,77 @@ def plan_arena(sizes: Sequence[int], first: Sequence[int], last: Sequence[int], 
     return Arena(tuple(offsets), max((o + s for o, s in zip(offsets, aligned, strict=True)), default=0))
 
 
-def buffers(graph: OperatorGraph, *, alias: bool, scratch: Sequence[int] = ()) -> tuple[Buffer, ...]:
+def buffers(
+    graph: OperatorGraph, *, alias: bool, scratch: Sequence[Sequence[int]] = ()
+) -> tuple[Buffer, ...]:
     """Return the buffers of a network in the order of its tensors, then the scratch memory of its operators.
+
+    The tensors of a ``while`` operator's lists follow those of the network, and live while it runs.
 
     Args:
         graph: The operators.
         alias: Whether a reshape's output shares the buffer of its input, as in the `c` runtime;
             the interpreter copies it.
-        scratch: Bytes that each operator needs while it runs, or nothing.
+        scratch: For each operator the sizes of the pieces of memory that it needs while it runs.
     """
-    owner = list(range(len(graph.tensors)))
-    first = [0] * len(owner)
-    last = [0] * len(owner)
-    for position, operator in enumerate(graph.operators):
-        for i in operator.outputs:
-            first[i] = position
-            last[i] = position
-            if alias and operator.kind == "reshape":
-                owner[i] = owner[operator.inputs[0]]
-        for i in operator.inputs:
-            last[i] = position
-    for i in graph.outputs:
-        last[i] = max(len(graph.operators) - 1, 0)
+    lifetimes = _Lifetimes()
+    spans = lifetimes.mark(graph)
+    first, last, owner = list(spans.first), list(spans.last), list(range(len(graph.tensors)))
+    for operator in graph.operators:
+        if alias and operator.kind == "reshape":
+            owner[operator.outputs[0]] = owner[operator.inputs[0]]
     members: dict[int, list[int]] = {}
     for i, own in enumerate(owner):
         members.setdefault(own, []).append(i)
-    tensors = tuple(
-        Buffer(
-            graph.tensors[own].n_bytes,
-            first[own],
-            max(last[i] for i in ids),
-            tuple(ids),
-        )
+    tensors = [
+        Buffer(graph.tensors[own].n_bytes, first[own], max(last[i] for i in ids), tuple(ids))
         for own, ids in members.items()
-    )
-    return tensors + tuple(Buffer(n, i, i) for i, n in enumerate(scratch) if n)
+    ]
+    tensors += [
+        Buffer(tensor.n_bytes, start, stop)
+        for inner, span in lifetimes.nested
+        for tensor, start, stop in zip(inner.tensors, span.first, span.last, strict=True)
+    ]
+    for pieces, (start, stop) in zip(scratch, spans.operators, strict=False):
+        tensors += [Buffer(n, start, stop) for n in pieces if n]
+    return tuple(tensors)
+
+
+@dataclass(slots=True)
+class _Spans:
+    """First and last moment of each tensor and of each operator of a list."""
+
+    first: list[int]
+    last: list[int]
+    operators: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class _Lifetimes:
+    """Counts moments through a list of operators and the lists inside it, as the interpreter does."""
+
+    moment: int = 0
+    nested: list[tuple[OperatorGraph, _Spans]] = field(default_factory=list)
+
+    def mark(self, graph: OperatorGraph) -> _Spans:
+        spans = _Spans([self.moment] * len(graph.tensors), [self.moment] * len(graph.tensors), [])
+        for operator in graph.operators:
+            self.moment += 1
+            start = self.moment
+            for i in operator.outputs:
+                spans.first[i] = start
+            inner = [operator.attributes[part] for part in ("condition", "body") if operator.kind == "while"]
+            for part in inner:
+                self.moment += 1
+                place = len(self.nested)
+                self.nested.append((part, _Spans([], [], [])))
+                self.nested[place] = (part, self.mark(part))
+            for i in (*operator.inputs, *operator.outputs):
+                spans.last[i] = self.moment
+            spans.operators.append((start, self.moment))
+        for i in graph.outputs:
+            spans.last[i] = self.moment
+        return spans
 
 
 def live_bytes(sizes: Sequence[int], first: Sequence[int], last: Sequence[int]) -> int:

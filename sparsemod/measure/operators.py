@@ -140,11 +140,12 @@ def _preference(node: Node, layout: Layout) -> tuple[Axes, tuple[int, ...]] | No
 
 def _follow(node: Node, layout: Layout) -> Layout | None:
     """Return the layout after an operation that has no preference, or None where it cannot be told."""
+    out = node.outputs[0]
     if node.op in views.HANDLERS:
-        return views.regrouped(node, layout)
+        fits = out is not None and prod(out.shape) == prod(layout.shape)  # not behind a pad or a slice
+        return views.regrouped(node, layout) if fits else None
     if node.op in {"constant_pad_nd", "slice"}:
         return layout  # the axes stay, though their sizes change
-    out = node.outputs[0]
     elementwise = node.op in activations.HANDLERS or node.op in arithmetic.HANDLERS
     return layout if elementwise and out is not None and out.shape == layout.shape else None
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from sparsemod.candidate import Resources
 from sparsemod.measure import sizes
 from sparsemod.measure.graph import OperatorGraph
+from sparsemod.measure.interpreted import interpreted
 from sparsemod.measure.latency import LIBRARIES, latency_seconds
 from sparsemod.measure.memory import Arena, buffers, inputs_outputs_bytes, inputs_weights_bytes, plan_arena
-from sparsemod.measure.scratch import scratch_bytes
+from sparsemod.measure.scratch import scratch_buffers
 from sparsemod.measure.targets import Target
 
 __all__ = ["arena", "measure"]
@@ -15,7 +16,9 @@ __all__ = ["arena", "measure"]
 
 def arena(graph: OperatorGraph, runtime: str, core: str = "generic") -> Arena:
     """Plan the RAM of the activations and of the scratch memory of a core's kernels under a runtime."""
-    scratch = [scratch_bytes(graph, operator, core, LIBRARIES[runtime]) for operator in graph.operators]
+    if runtime == "tflite-micro":
+        graph = interpreted(graph)
+    scratch = [scratch_buffers(graph, operator, core, LIBRARIES[runtime]) for operator in graph.operators]
     pieces = buffers(graph, alias=runtime == "c", scratch=scratch)
     return plan_arena([b.n_bytes for b in pieces], [b.first for b in pieces], [b.last for b in pieces])
 

@@ -6,35 +6,46 @@ from math import prod
 
 from sparsemod.measure.graph import Operator, OperatorGraph
 
-__all__ = ["scratch_bytes"]
+__all__ = ["scratch_buffers"]
 
 _MVE_CHANNELS = 124  # channels that CMSIS-NN's vector kernel of depthwise convolutions takes at a time
 _RECURRENT = {"unidirectional_sequence_lstm": (4, 3), "gru": (3, 1)}  # gates, bytes of state a hidden unit
 _DSP = {"cortex-m4", "cortex-m7", "cortex-m33"}
 
 
-def scratch_bytes(graph: OperatorGraph, operator: Operator, core: str, library: str) -> int:
-    """Return the bytes of scratch memory of one operator.
+def scratch_buffers(graph: OperatorGraph, operator: Operator, core: str, library: str) -> tuple[int, ...]:
+    """Return the bytes of each piece of scratch memory of one operator.
 
     CMSIS-NN (as reported by its buffer-size functions on 26 shapes): two im2col columns of int16 for a
     convolution larger than 1x1; int16 copies of the window for a depthwise one that is not 3x3, and int32
     sums for an average pool, on cores with DSP instructions; on the M55 int32 columns, and kernel sums of a
     fully connected layer. On the generic core there are none of these.
 
-    Recurrent layers on any core: the gates of a step, in int16 (the interpreter's LSTM keeps four vectors,
-    its state lies outside the arena); under `c` the state, too, int8 with the LSTM's cell state in int16. All
-    are float32 where the activations are.
+    The interpreter's LSTM keeps the gates of a step as four vectors of int16; its state lies outside the
+    arena. Its reductions keep an index for each dimension and axis, means and sums also an int32 an output.
+    Under `c` a recurrent layer has the gates of a step, in int16, and the state, int8 with the LSTM's cell
+    state in int16. All are float32 where the activations are.
     """
     quantized = graph.tensors[operator.outputs[0]].dtype == "int8"
     hidden = operator.attributes.get("hidden_size", 0)
-    if hidden:
+    if hidden and library == "c":
         gates, state = _RECURRENT.get(operator.kind, (1, 1))
         vectors = gates * (-(-hidden * (2 if quantized else 4) // 16) * 16)
-        kept = hidden * (state if quantized else 8 if state == 3 else 4)
-        return int(vectors + (kept if library == "c" else 0))
-    if core == "generic" or library != "cmsis-nn" or not quantized:
-        return 0
-    return _cmsis(graph, operator, core)
+        return (int(vectors + hidden * (state if quantized else 8 if state == 3 else 4)),)
+    if library != "cmsis-nn":
+        return ()
+    if operator.kind == "unidirectional_sequence_lstm":
+        n_batch = graph.tensors[operator.inputs[0]].shape[0]
+        return (n_batch * hidden * (2 if quantized else 4),) * 4
+    if not quantized:
+        return ()
+    if operator.kind in {"mean", "sum", "reduce_max", "reduce_min"}:
+        indices = (4 * len(graph.tensors[operator.inputs[0]].shape), 4 * len(operator.attributes["axes"]))
+        sums = 4 * graph.tensors[operator.outputs[0]].n_elements
+        return indices if operator.kind.startswith("reduce") else (sums, *indices)
+    if operator.kind == "transpose_conv":
+        return (4 * graph.tensors[operator.outputs[0]].n_elements,)
+    return () if core == "generic" else (_cmsis(graph, operator, core),)
 
 
 def _cmsis(graph: OperatorGraph, operator: Operator, core: str) -> int:

@@ -1,6 +1,5 @@
 import pytest
 import torch
-from graph_interpreter import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from net_zoo import ZOO, built
@@ -8,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
+from sparsemod.measure.graph_interpreter import run
 from sparsemod.measure.operators import lower
 from sparsemod.measure.sizes import n_parameters
 

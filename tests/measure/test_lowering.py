@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 import torch
-from graph_interpreter import run
 from net_zoo import ZOO, Lambda, Packed, built
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 from torch.utils import _pytree as pytree
 
+from sparsemod.measure.graph_interpreter import run
 from sparsemod.measure.operators import lower
 from sparsemod.measure.sizes import n_parameters
 
@@ -16,7 +16,7 @@ def assert_same_function(net, *inputs, **arguments):
     graph = lower(net, *inputs, **arguments)
     with torch.no_grad():
         expected = pytree.tree_leaves(net.eval()(*inputs))
-    for got, want in zip(run(graph, *inputs), expected, strict=True):
+    for got, want in zip(run(graph, list(inputs)), expected, strict=True):
         assert got.shape == want.shape
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
     return graph
@@ -332,3 +332,8 @@ def test_ports_lead_from_pytorchs_order_to_memory_and_back():
     np.testing.assert_array_equal(memory, x.transpose(0, 2, 3, 1))
     y = np.random.default_rng(1).random((1, 8, 8, 5))
     np.testing.assert_array_equal(graph.output_ports[0].from_memory(y), y.transpose(0, 3, 1, 2))
+
+
+def test_padding_may_be_the_first_thing_and_a_view_the_second():
+    net = Lambda(lambda m, x: m.f(F.pad(x, (0, 0, 2, 2)).flatten(1)), f=nn.Linear(32, 2))
+    assert_same_function(net, torch.randn(1, 1, 4, 4))

@@ -1,12 +1,12 @@
 """Networks that nobody wrote: random stacks of layers must compute the same after lowering."""
 
 import torch
-from graph_interpreter import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from sparsemod.measure.graph_interpreter import run
 from sparsemod.measure.operators import lower
 
 

@@ -1,0 +1,1 @@
+"""Files for microcontrollers, and the check that they keep what was promised."""
