@@ -45,13 +45,12 @@ class BayesStrategy:
     def ask(self, n: int, history: Sequence[Arm], problem: Problem) -> list[Candidate]:
         """Return the `n` most promising candidates; see `Strategy.ask`."""
         knowledge = know(history, problem)
-        if len(knowledge.trained) < FEWEST_ARMS:
+        if len(knowledge.trained) < FEWEST_ARMS or not problem.space.n_unit:
             return draw_candidates(n, history, problem, self.stage)
         rng, meter = generator(problem, self.stage, history), Meter(problem)
         ranking = Ranking(knowledge, problem, meter, self.kernel)
-        parents = [
-            replace(p, parent=None) for p in parents_of(knowledge, problem)
-        ]  # trained from scratch here
+        # A parent is a place to look around; what is found there is trained from scratch in this stage.
+        parents = [replace(p, parent=None) for p in parents_of(knowledge, problem)]
         taken = set(knowledge.taken)
         candidates: list[Candidate] = []
         while len(candidates) < n:

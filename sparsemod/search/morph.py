@@ -49,7 +49,7 @@ class MorphStrategy:
             ConfigError: If every morphism raises on every arm of the front.
         """
         knowledge = know(history, problem)
-        if not len(knowledge.front):
+        if not len(knowledge.front) or not problem.space.n_unit:
             return draw_candidates(n, history, problem, self.stage)
         rng, meter = generator(problem, self.stage, history), Meter(problem)
         ranking = Ranking(knowledge, problem, meter, self.kernel)

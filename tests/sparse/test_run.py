@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from ax.core.parameter import FixedParameter, ParameterType
+from ax.core.search_space import SearchSpace
 from tiny_problem import FailingNet, FateNet, arguments, search_space
 
 from sparsemod import Sparse, SparseExperiment
@@ -163,6 +165,15 @@ def test_going_on_with_another_search_is_refused(tmp_path):
         run(tmp_path, r1=1, r2=0, r3=0, seed=1)
     run(tmp_path, r1=1, r2=0, r3=0, seed=1, resume=False)
     assert list((tmp_path / "previous-1").glob("tiny.json"))
+
+
+def test_a_space_with_nothing_to_search_ends_after_its_one_network(tmp_path):
+    values = {"learning_rate": 0.01, "learning_gamma": 0.5, "learning_step": 1.0, "prune_threshold": 0.5}
+    fixed = [FixedParameter(n, ParameterType.FLOAT, v) for n, v in values.items()]
+    sizes = {"batch_size": 8, "filters": 4, "hidden": 6, "kernel": 3}
+    fixed += [FixedParameter(n, ParameterType.INT, v) for n, v in sizes.items()]
+    result = run(tmp_path, search_space=SearchSpace(parameters=fixed))
+    assert len(result.arms) == len(result.front) == 1
 
 
 def test_limits_keep_arms_from_being_trained(tmp_path):
