@@ -52,7 +52,10 @@ def scaled_dot_product_attention(
         scores = scores.masked_fill(future, -math.inf)
     if attn_mask is not None:
         attn_mask = _additive(~attn_mask if attn_mask.dtype == torch.bool else attn_mask)
-    return torch.matmul(torch.softmax(_masked(scores, attn_mask), -1), value)
+    weights = torch.softmax(_masked(scores, attn_mask), -1)
+    if attn_mask is not None:  # a query that may look at nothing gives zeros, as PyTorch's kernels have it
+        weights = weights.masked_fill((attn_mask == -math.inf).all(-1, keepdim=True), 0.0)
+    return torch.matmul(weights, value)
 
 
 def multi_head_attention(

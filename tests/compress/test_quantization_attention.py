@@ -22,8 +22,9 @@ def qkv():
         {},
         {"scale": 0.3},
         {"is_causal": True},
-        {"attn_mask": torch.rand(5, 6) > 0.4},
-        {"attn_mask": torch.randn(3, 5, 6)},
+        {"attn_mask": torch.arange(30).view(5, 6) % 3 > 0},
+        {"attn_mask": torch.arange(30).view(5, 6) > 5},  # the first query may look at nothing
+        {"attn_mask": torch.linspace(-2, 2, 90).view(3, 5, 6)},
     ],
 )
 def test_scaled_dot_product_equals_torch(qkv, options):
