@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from sparsemod.measure.deadness import dead_channels, flattened, has_zero_channels
+from sparsemod.measure.deadness import (
+    MATRICES,
+    ZERO_TO_ZERO,
+    dead_channels,
+    flattened,
+    has_zero_channels,
+)
 from sparsemod.measure.graph import Operator, OperatorGraph, Weight
 
 __all__ = ["remove_dead_channels"]
@@ -24,31 +30,7 @@ Mask = NDArray[np.bool_]
 Index = NDArray[np.intp]
 
 _ELEMENTWISE = {"add", "sub", "mul", "maximum", "minimum"}
-_KEEPS = {
-    "max_pool_2d",
-    "average_pool_2d",
-    "relu",
-    "relu6",
-    "relu_n1_to_1",
-    "tanh",
-    "logistic",
-    "leaky_relu",
-    "prelu",
-    "elu",
-    "gelu",
-    "hard_swish",
-    "abs",
-    "neg",
-    "exp",
-    "log",
-    "sqrt",
-    "rsqrt",
-    "sin",
-    "cos",
-    "resize_nearest_neighbor",
-    "resize_bilinear",
-}
-_MATRICES = {"conv_2d", "fully_connected", "transpose_conv"}
+_KEEPS = ZERO_TO_ZERO | {"logistic", "exp", "log", "rsqrt", "cos"}
 _RECURRENT = {"unidirectional_sequence_lstm", "gru", "unidirectional_sequence_rnn"}
 
 
@@ -131,7 +113,7 @@ def _link(graph: OperatorGraph, operator: Operator, links: _Links) -> bool:
     """Add what an operator asks of its channels; False where it needs all of them."""
     kind = operator.kind
     inputs, outputs = [links.of(i) for i in operator.inputs], [links.of(i) for i in operator.outputs]
-    if kind in _MATRICES or kind in _RECURRENT:
+    if kind in MATRICES or kind in _RECURRENT:
         return _link_matrix(operator, inputs[0], outputs[0], links)
     if kind in _ELEMENTWISE or kind in _KEEPS:
         if any(len(index) != len(outputs[0]) for index in inputs):
@@ -217,7 +199,7 @@ def _cut(operator: Operator, keep: list[Mask]) -> Operator:
         return operator
     kind, attributes = operator.kind, dict(operator.attributes)
     weights = operator.weights
-    if kind in _MATRICES:
+    if kind in MATRICES:
         weights = (_cut_weight(weights[0], out, source),)
     elif kind in _RECURRENT:
         n = len(weights) // 2

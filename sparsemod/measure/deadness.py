@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from sparsemod.measure.graph import Operator, OperatorGraph
 
-__all__ = ["dead_channels", "flattened", "has_zero_channels"]
+__all__ = ["MATRICES", "ZERO_TO_ZERO", "dead_channels", "flattened", "has_zero_channels"]
 
 Mask = NDArray[np.bool_]
 
-_ZERO_TO_ZERO = {
+ZERO_TO_ZERO = {
     "max_pool_2d",
     "average_pool_2d",
     "relu",
@@ -35,7 +35,7 @@ _ZERO_TO_ZERO = {
     "resize_bilinear",
 }
 _RECTIFIED = {"relu", "relu6"}
-_MATRICES = {"conv_2d", "fully_connected", "transpose_conv"}
+MATRICES = {"conv_2d", "fully_connected", "transpose_conv"}
 
 
 def flattened(values: NDArray[np.float32], n_channels: int) -> NDArray[np.float32] | None:
@@ -54,7 +54,7 @@ def has_zero_channels(graph: OperatorGraph) -> bool:
         if operator.kind == "depthwise_conv_2d":
             if not operator.weights[0].values.any(axis=(0, 1, 2)).all():
                 return True
-        elif operator.kind in _MATRICES:
+        elif operator.kind in MATRICES:
             values = operator.weights[0].values
             columns = flattened(values, graph.tensors[operator.inputs[0]].shape[-1])
             rows = values.reshape(values.shape[0], -1).any(axis=1)
@@ -77,11 +77,11 @@ def dead_channels(graph: OperatorGraph) -> list[Mask]:
 
 def _dead(graph: OperatorGraph, operator: Operator, inputs: list[Mask], n_channels: int) -> Mask | None:
     kind, a, x = operator.kind, operator.attributes, inputs[0]
-    if kind in _MATRICES or kind == "depthwise_conv_2d":
+    if kind in MATRICES or kind == "depthwise_conv_2d":
         return _dead_rows(operator, x)
     if kind in {"add", "sub", "maximum", "minimum", "mul"}:
         return _dead_binary(operator, inputs, n_channels)
-    if kind in _ZERO_TO_ZERO and len(x) == n_channels:
+    if kind in ZERO_TO_ZERO and len(x) == n_channels:
         return x
     if kind == "pad" and a["value"] in {0.0, -inf} and not any(a["paddings"][-1]):
         return x  # padding of minus infinity never is the maximum of a window

@@ -33,7 +33,7 @@ Kinds, with their weights and their attributes beside ``activation``; whatever i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -193,6 +193,26 @@ class OperatorGraph:
                 if weight.name not in seen:
                     seen.add(weight.name)
                     yield weight
+
+    def renumbered(self) -> OperatorGraph:
+        """Number the tensors in the order of writing, inputs first, and drop those that nothing writes."""
+        order = [*self.inputs, *(o for op in self.operators for o in op.outputs)]
+        if order == list(range(len(self.tensors))):
+            return self
+        ids = {old: new for new, old in enumerate(order)}
+        return OperatorGraph(
+            tuple(replace(self.tensors[old], id=new) for new, old in enumerate(order)),
+            tuple(
+                replace(
+                    op, inputs=tuple(ids[i] for i in op.inputs), outputs=tuple(ids[i] for i in op.outputs)
+                )
+                for op in self.operators
+            ),
+            tuple(ids[i] for i in self.inputs),
+            tuple(ids[i] for i in self.outputs),
+            tuple(replace(port, tensor=ids[port.tensor]) for port in self.input_ports),
+            tuple(replace(port, tensor=ids[port.tensor]) for port in self.output_ports),
+        )
 
     def unexportable(self) -> tuple[Operator, ...]:
         """Return the operators that no runtime here can execute."""

@@ -192,7 +192,7 @@ class _Draft:
         self.operators.append(replace(operator, inputs=tuple(inputs)))
 
     def finished(self) -> OperatorGraph:
-        return _renumbered(replace(self.graph, tensors=tuple(self.tensors), operators=tuple(self.operators)))
+        return replace(self.graph, tensors=tuple(self.tensors), operators=tuple(self.operators)).renumbered()
 
 
 def _quantized_joins(graph: OperatorGraph) -> OperatorGraph:
@@ -221,7 +221,7 @@ def _quantized_joins(graph: OperatorGraph) -> OperatorGraph:
                 operator = replace(operator, inputs=tuple(placed.get(i, i) for i in operator.inputs))
             _join(grids, fixed, (*operator.inputs, *operator.outputs))
         operators.append(operator)
-    return _renumbered(replace(graph, tensors=tuple(tensors), operators=tuple(operators)))
+    return replace(graph, tensors=tuple(tensors), operators=tuple(operators)).renumbered()
 
 
 def _quantize(tensor: int, module: str, tensors: list[TensorSpec]) -> Operator:
@@ -244,20 +244,3 @@ def _join(grids: Grids, fixed: dict[int, str], ids: tuple[int, ...]) -> None:
     grids.join(ids)
     if kinds:
         fixed[grids.find(ids[0])] = kinds[0]
-
-
-def _renumbered(graph: OperatorGraph) -> OperatorGraph:
-    """Number the tensors in the order of writing, inputs first, and drop those that nothing writes."""
-    order = [*graph.inputs, *(o for op in graph.operators for o in op.outputs)]
-    ids = {old: new for new, old in enumerate(order)}
-    return OperatorGraph(
-        tuple(replace(graph.tensors[old], id=new) for new, old in enumerate(order)),
-        tuple(
-            replace(op, inputs=tuple(ids[i] for i in op.inputs), outputs=tuple(ids[i] for i in op.outputs))
-            for op in graph.operators
-        ),
-        tuple(ids[i] for i in graph.inputs),
-        tuple(ids[i] for i in graph.outputs),
-        tuple(replace(port, tensor=ids[port.tensor]) for port in graph.input_ports),
-        tuple(replace(port, tensor=ids[port.tensor]) for port in graph.output_ports),
-    )

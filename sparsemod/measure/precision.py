@@ -61,27 +61,8 @@ def assign_dtypes(
         weight_dtype = "int8" if is_dynamic or activation == "int8" else "float32"
         weights = tuple(replace(weight, dtype=weight_dtype) for weight in op.weights)
         operators.append(replace(op, inputs=tuple(inputs), weights=weights))
-    return _renumbered(replace(graph, tensors=tuple(tensors), operators=tuple(operators)))
+    return replace(graph, tensors=tuple(tensors), operators=tuple(operators)).renumbered()
 
 
 def _with_dtype(tensor: TensorSpec, dtype: str) -> TensorSpec:
     return replace(tensor, dtype=dtype) if tensor.dtype in {"int8", "float32"} else tensor
-
-
-def _renumbered(graph: OperatorGraph) -> OperatorGraph:
-    """Number the tensors in the order of writing, inputs first."""
-    order = [*graph.inputs, *(o for op in graph.operators for o in op.outputs)]
-    if order == list(range(len(order))):
-        return graph
-    ids = {old: new for new, old in enumerate(order)}
-    return OperatorGraph(
-        tuple(replace(graph.tensors[old], id=new) for new, old in enumerate(order)),
-        tuple(
-            replace(op, inputs=tuple(ids[i] for i in op.inputs), outputs=tuple(ids[i] for i in op.outputs))
-            for op in graph.operators
-        ),
-        tuple(ids[i] for i in graph.inputs),
-        tuple(ids[i] for i in graph.outputs),
-        tuple(replace(port, tensor=ids[port.tensor]) for port in graph.input_ports),
-        tuple(replace(port, tensor=ids[port.tensor]) for port in graph.output_ports),
-    )
