@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sparsemod.candidate import Arm, Candidate, ParamValue
+from sparsemod.candidate import Arm, Candidate
 from sparsemod.errors import ExhaustedError
 from sparsemod.search.feasibility import Key, Measured, Meter, infeasible, toward_limits
 from sparsemod.search.strategy import Problem, generator
-from sparsemod.space.parameters import Choice, Tunable
 from sparsemod.space.sampling import draw
-from sparsemod.space.space import Space
 
-__all__ = ["SobolStrategy", "configurations", "draw_candidates", "exhausted"]
+__all__ = ["SobolStrategy", "draw_candidates", "exhausted"]
 
 _DRAWS = 100  # tried for one candidate before it is searched for
 _ENUMERABLE = 20_000  # combinations of values a space may have for its last ones to be looked up
@@ -75,17 +72,6 @@ def draw_candidates(n: int, history: Sequence[Arm], problem: Problem, stage: int
     return candidates
 
 
-def configurations(space: Space) -> Iterator[dict[str, ParamValue]]:
-    """Yield every configuration of a space without continuous parameters, each once."""
-    seen: set[Key] = set()
-    for point in itertools.product(*map(_points, space.tunable.values())):
-        params = space.from_unit(point)
-        key = space.key(params)
-        if key not in seen and space.check(params) is None:
-            seen.add(key)
-            yield params
-
-
 def exhausted(history: Sequence[Arm], problem: Problem, meter: Meter) -> Exception:
     """Say why there is no candidate: every one has been tried, or the limits exclude what was not."""
     above = [m for m in meter.measured.values() if m.resources is not None and not m.feasible]
@@ -98,20 +84,12 @@ def exhausted(history: Sequence[Arm], problem: Problem, meter: Meter) -> Excepti
     )
 
 
-def _points(parameter: Tunable) -> list[float]:
-    """Points of the unit interval that stand for all values of a discrete parameter."""
-    if isinstance(parameter, Choice):
-        return [parameter.to_unit(value) for value in parameter.values]
-    values = [parameter.nearest(parameter.lower + i * parameter.step) for i in range(parameter.n_values or 0)]
-    return [parameter.to_unit(value) for value in values if value is not None]
-
-
 def _left_over(meter: Meter, rng: np.random.Generator, taken: set[Key]) -> Measured | None:
     """Look up a configuration of a small space that the draws did not meet."""
     space = meter.problem.space
     if math.prod(p.n_values or math.inf for p in space.tunable.values()) > _ENUMERABLE:
         return None
-    rest = [params for params in configurations(space) if space.key(params) not in taken]
+    rest = [params for params in space.configurations() if space.key(params) not in taken]
     for i in rng.permutation(len(rest))[: 3 * _DRAWS]:
         measured = meter(rest[i])
         if measured.feasible or measured.resources is None:
