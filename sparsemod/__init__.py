@@ -1,6 +1,6 @@
 """sparsemod finds neural networks that fit a microcontroller.
 
-The public names load on first use, so that ``import sparsemod`` takes milliseconds.
+The heavy public names load on first use, so that ``import sparsemod`` takes milliseconds.
 """
 
 from __future__ import annotations
@@ -8,21 +8,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sparsemod import errors
+from sparsemod.errors import (
+    CandidateError,
+    ConfigError,
+    DataError,
+    ExecutorError,
+    ExhaustedError,
+    InfeasibleError,
+    SpaceError,
+    SparsemodError,
+    StoreError,
+    UnsupportedOperatorError,
+    install_excepthook,
+)
 
 if TYPE_CHECKING:
-    from sparsemod.errors import (
-        CandidateError,
-        ConfigError,
-        DataError,
-        ExecutorError,
-        ExhaustedError,
-        InfeasibleError,
-        SpaceError,
-        SparsemodError,
-        StoreError,
-        UnsupportedOperatorError,
-    )
     from sparsemod.sparse.experiment import SparseExperiment
     from sparsemod.sparse.run import RunResult
     from sparsemod.sparse.sparse import Sparse
@@ -33,16 +33,6 @@ _HOMES = {
     "RunResult": "sparsemod.sparse.run",
     "Sparse": "sparsemod.sparse.sparse",
     "SparseExperiment": "sparsemod.sparse.experiment",
-    "CandidateError": "sparsemod.errors",
-    "ConfigError": "sparsemod.errors",
-    "DataError": "sparsemod.errors",
-    "ExecutorError": "sparsemod.errors",
-    "ExhaustedError": "sparsemod.errors",
-    "InfeasibleError": "sparsemod.errors",
-    "SpaceError": "sparsemod.errors",
-    "SparsemodError": "sparsemod.errors",
-    "StoreError": "sparsemod.errors",
-    "UnsupportedOperatorError": "sparsemod.errors",
 }
 
 __all__ = [
@@ -61,7 +51,7 @@ __all__ = [
     "UnsupportedOperatorError",
 ]
 
-errors.install_excepthook()
+install_excepthook()
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from sparsemod.candidate import Arm, Resources, Status
 
-__all__ = ["Reporter", "format_bytes", "format_seconds", "front_table"]
+__all__ = ["Reporter", "by_error", "format_bytes", "format_seconds", "front_table"]
 
 
 def format_bytes(n_bytes: float) -> str:
@@ -44,7 +44,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def front_table(front: Sequence[Arm]) -> Table:
-    """Make the table of the Pareto front, lowest error first."""
+    """Make the table of the Pareto front, in the order given."""
     table = Table(title=f"Pareto front: {len(front)} arm{'s' * (len(front) != 1)}", title_justify="left")
     columns = (
         "arm",
@@ -62,7 +62,7 @@ def front_table(front: Sequence[Arm]) -> Table:
         table.add_column(
             column, justify="left" if column in {"arm", "origin"} else "right", no_wrap=column != "origin"
         )
-    for arm in sorted(front, key=_by_error):
+    for arm in front:
         evaluation = arm.evaluation
         if evaluation is None or evaluation.error is None or evaluation.resources is None:
             continue
@@ -82,7 +82,8 @@ def front_table(front: Sequence[Arm]) -> Table:
     return table
 
 
-def _by_error(arm: Arm) -> tuple[float, int]:
+def by_error(arm: Arm) -> tuple[float, int]:
+    """Order arms by error, equal ones by their number."""
     error = arm.evaluation.error if arm.evaluation else None
     return (1.0 if error is None else error, arm.index)
 

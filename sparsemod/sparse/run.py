@@ -32,7 +32,7 @@ from sparsemod.search.sobol import SobolStrategy
 from sparsemod.search.strategy import Problem, Strategy
 from sparsemod.search.surrogate import Kernel
 from sparsemod.sparse.before import ResourceCache, arm_seed, check_data, stored_weights
-from sparsemod.sparse.progress import Reporter, front_table
+from sparsemod.sparse.progress import Reporter, by_error, front_table
 from sparsemod.sparse.record import check_same_run, run_record
 from sparsemod.sparse.setup import Setup
 from sparsemod.store import Store
@@ -73,11 +73,11 @@ class _Session:
     def front(self) -> list[Arm]:
         return self.experiment.front(self.setup.config.constraints)
 
-    def save(self) -> None:
+    def save(self, front: Sequence[Arm]) -> None:
         """Write the state, then drop weights that neither the front nor a pending child needs."""
         self.store.save(self.experiment.to_json(), self.experiment.to_csv(self.setup.config.constraints))
         parents = {a.candidate.parent for a in self.experiment.pending if a.candidate.parent}
-        self.store.retain({a.name for a in self.front()} | parents)
+        self.store.retain({a.name for a in front} | parents)
 
 
 def run(setup: Setup, reporter: Reporter) -> RunResult:
@@ -100,25 +100,22 @@ def run(setup: Setup, reporter: Reporter) -> RunResult:
         if not config.resume:
             store.archive()
         experiment = _open(setup, store)
-        _warn_of_strangers(setup, reporter)
+        _note_generic_latency(setup, reporter)
         try:
             with _executor(setup) as executor:
                 session = _Session(setup, store, experiment, executor, reporter, ResourceCache(setup))
-                session.save()  # the table may be behind the experiment after a kill
+                session.save(session.front())  # the table may be behind the experiment after a kill
                 for stage in config.stages:
                     with _recorded(session, stage.strategy):
                         _run_stage(session, stage)
                 _score_front(session)
-                session.save()
+                front = session.front()
+                session.save(front)
         except KeyboardInterrupt:
             reporter.note(f"stopped; {_progress(experiment)}. Go on with the same command: {_command()}")
             raise SystemExit(130) from None
-        front = sorted(
-            session.front(), key=lambda a: (a.evaluation.objective("error") if a.evaluation else 1.0, a.index)
-        )
-        return RunResult(
-            tuple(experiment.arms), tuple(front), store.csv_path, store.json_path, store.models_path
-        )
+        ranked = tuple(sorted(front, key=by_error))
+        return RunResult(tuple(experiment.arms), ranked, store.csv_path, store.json_path, store.models_path)
 
 
 def _open(setup: Setup, store: Store) -> Experiment:
@@ -126,18 +123,17 @@ def _open(setup: Setup, store: Store) -> Experiment:
     stored = store.read()
     task = setup.task
     record = run_record(config, task.target.name, task.target.clock_hz, task.recipe)
+    earlier = store.read_run()
     if stored is None:
         experiment = Experiment(config.name, setup.space.ax, config.objectives)
     else:
         experiment = Experiment.from_json(stored, str(store.json_path))
-        mismatch = experiment.matches(setup.space.ax, config.objectives) or check_same_run(
-            store.read_run(), record
-        )
+        mismatch = experiment.matches(setup.space.ax, config.objectives) or check_same_run(earlier, record)
         if mismatch:
             raise StoreError(
                 f"{store.json_path}: {mismatch}; choose another root, or set resume = false to start over"
             )
-    store.write_run({**record, "seconds": (store.read_run() or {}).get("seconds", {})})
+    store.write_run({**record, "seconds": (earlier or {}).get("seconds", {})})
     return experiment
 
 
@@ -197,7 +193,7 @@ def _propose(
     first = len(experiment.arms)
     seeds = [arm_seed(config.seed, first + k) for k in range(len(candidates))]
     arms = experiment.add(candidates, round=index, epochs=stage.epochs, seeds=seeds)
-    session.save()
+    session.save(session.front())
     return arms
 
 
@@ -231,11 +227,11 @@ def _parent_weights(session: _Session, arm: Arm) -> bytes | None:
 
 def _record(session: _Session, name: str, evaluation: Evaluation) -> None:
     experiment = session.experiment
-    experiment.complete(name, evaluation)
+    arm = experiment.complete(name, evaluation)
     front = session.front()
     if evaluation.weights is not None and any(a.name == name for a in front):
         session.store.put_weights(name, evaluation.weights)
-    session.save()
+    session.save(front)
     done = experiment.history
     limits = session.setup.config.constraints
     fit = [
@@ -243,7 +239,6 @@ def _record(session: _Session, name: str, evaluation: Evaluation) -> None:
         for a in done
         if a.evaluation and a.evaluation.resources and not limits.violation(a.evaluation.resources)
     ]
-    arm = next(a for a in done if a.name == name)
     session.reporter.arm(arm, front, len(fit) / len(done))
 
 
@@ -280,7 +275,7 @@ def _recorded(session: _Session, stage: str) -> Iterator[None]:
         session.store.write_run({**stored, "seconds": seconds})
 
 
-def _warn_of_strangers(setup: Setup, reporter: Reporter) -> None:
+def _note_generic_latency(setup: Setup, reporter: Reporter) -> None:
     config = setup.config
     if "latency" in config.objectives and setup.task.target.name == "generic":
         reporter.note(
