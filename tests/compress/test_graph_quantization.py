@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from function_net import FunctionNet
 from torch import nn
 from torch.nn import functional as F
 
@@ -9,17 +10,6 @@ from sparsemod.compress.graph_quantization import quantize_graph
 from sparsemod.compress.quantization import quantize
 from sparsemod.errors import CandidateError, ConfigError
 from sparsemod.measure.operators import lower
-
-
-class Net(nn.Module):
-    def __init__(self, function, **children):
-        super().__init__()
-        self.function = function
-        for name, child in children.items():
-            setattr(self, name, child)
-
-    def forward(self, x):
-        return self.function(self, x)
 
 
 def quantized(net, samples):
@@ -53,7 +43,7 @@ def test_batches_are_taken_together():
 
 
 def test_what_only_moves_values_keeps_the_grid():
-    net = Net(lambda m, x: F.max_pool2d(F.pad(x, (1, 1, 1, 1)), 2).mean((2, 3)).reshape(-1, 1, 2))
+    net = FunctionNet(lambda m, x: F.max_pool2d(F.pad(x, (1, 1, 1, 1)), 2).mean((2, 3)).reshape(-1, 1, 2))
     result = quantized(net, torch.randn(64, 2, 6, 6))
     assert len({(g.scale, g.zero_point) for g in result.grids}) == 1
 
@@ -65,11 +55,11 @@ def test_prescribed_grids():
         (lambda x: x.softmax(-1), QParams(1 / 256, -128)),
         (lambda x: x.log_softmax(-1), QParams(1 / 16, 127)),
     ):
-        assert quantized(Net(lambda m, x, f=function: f(x)), torch.randn(64, 5)).grids[-1] == grid
+        assert quantized(FunctionNet(lambda m, x, f=function: f(x)), torch.randn(64, 5)).grids[-1] == grid
 
 
 def test_joined_values_share_a_grid_that_covers_all_of_them():
-    net = Net(lambda m, x: torch.cat([x, m.f(x)], 1), f=nn.Linear(2, 3))
+    net = FunctionNet(lambda m, x: torch.cat([x, m.f(x)], 1), f=nn.Linear(2, 3))
     with torch.no_grad():
         net.f.bias.fill_(50.0)
     result = quantized(net, torch.randn(64, 2))
@@ -78,7 +68,7 @@ def test_joined_values_share_a_grid_that_covers_all_of_them():
 
 
 def test_hard_swish_gets_no_finer_output_than_its_kernel_can_make():
-    net = Net(lambda m, x: F.hardswish(x))
+    net = FunctionNet(lambda m, x: F.hardswish(x))
     source, out = quantized(net, torch.linspace(-48, 0, 240).reshape(24, 10)).grids
     assert out.scale == pytest.approx(source.scale / 127, rel=1e-5)
     source, out = quantized(net, torch.linspace(-4, 4, 240).reshape(24, 10)).grids
@@ -102,7 +92,7 @@ def test_weights_are_those_of_the_fake_quant_engine():
 
 def test_a_lstm_has_a_power_of_two_for_its_cell_and_a_scale_a_gate():
     torch.manual_seed(0)
-    net = Net(lambda m, x: m.r(x)[0], r=nn.LSTM(3, 4, 2, batch_first=True))
+    net = FunctionNet(lambda m, x: m.r(x)[0], r=nn.LSTM(3, 4, 2, batch_first=True))
     result = quantized(net, torch.randn(64, 5, 3))
     first, second = result.operators
     assert first.cell == second.cell

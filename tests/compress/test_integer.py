@@ -1,5 +1,6 @@
 import pytest
 import torch
+from function_net import FunctionNet
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_sequence
@@ -11,24 +12,13 @@ from sparsemod.compress.quantization import quantize as fake_quantized
 from sparsemod.measure.operators import lower
 
 
-class Net(nn.Module):
-    def __init__(self, function, **children):
-        super().__init__()
-        self.function = function
-        for name, child in children.items():
-            setattr(self, name, child)
-
-    def forward(self, x):
-        return self.function(self, x)
-
-
 def residual():
     def forward(m, x):
         x = F.relu(m.n(m.a(x)))
         x = F.relu(x + m.c(F.relu6(m.b(x))))
         return m.d(F.max_pool2d(x, 2).mean((2, 3)))
 
-    return Net(
+    return FunctionNet(
         forward,
         a=nn.Conv2d(3, 8, 3, 2, 1, bias=False),
         n=nn.BatchNorm2d(8),
@@ -107,7 +97,7 @@ def test_the_fake_quant_engine_agrees_within_a_step_on_lstms():
     for arguments in ({}, {"num_layers": 2}, {"bidirectional": True}):
         layer = nn.LSTM(4, 12, batch_first=True, **arguments)
         width = 24 if arguments.get("bidirectional") else 12
-        net = Net(lambda m, x: m.f(m.r(x)[0][:, -1]), r=layer, f=nn.Linear(width, 5))
+        net = FunctionNet(lambda m, x: m.f(m.r(x)[0][:, -1]), r=layer, f=nn.Linear(width, 5))
         equal, largest, _ = agreement(net, 20, 4)
         assert equal > 0.85
         assert largest <= 1
@@ -115,7 +105,9 @@ def test_the_fake_quant_engine_agrees_within_a_step_on_lstms():
 
 def test_the_fake_quant_engine_takes_the_same_decisions_on_grus():
     # a dozen roundings a step, fed back: some steps of difference on either side of the float network
-    net = Net(lambda m, x: m.f(m.r(x)[0][:, -1]), r=nn.GRU(4, 12, batch_first=True), f=nn.Linear(12, 5))
+    net = FunctionNet(
+        lambda m, x: m.f(m.r(x)[0][:, -1]), r=nn.GRU(4, 12, batch_first=True), f=nn.Linear(12, 5)
+    )
     _, largest, same_class = agreement(net, 20, 4)
     assert largest <= 5
     assert same_class > 0.95
@@ -123,7 +115,9 @@ def test_the_fake_quant_engine_takes_the_same_decisions_on_grus():
 
 def test_packed_sequences_are_brought_to_the_length_of_the_list():
     torch.manual_seed(0)
-    net = Net(lambda m, x: m.f(m.r(x)[1][0][-1]), r=nn.LSTM(2, 4, batch_first=True), f=nn.Linear(4, 2)).eval()
+    net = FunctionNet(
+        lambda m, x: m.f(m.r(x)[1][0][-1]), r=nn.LSTM(2, 4, batch_first=True), f=nn.Linear(4, 2)
+    ).eval()
     sequences = [torch.randn(n, 2) for n in (9, 6, 6, 4)]
     graph = lower(net, pack_sequence(sequences[1:2]))
     result = quantize_graph(graph, [pack_sequence(sequences)])

@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from function_net import FunctionNet
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
@@ -13,19 +14,6 @@ from sparsemod.compress.calls import intercepted_pass
 from sparsemod.compress.quantization import quantize
 from sparsemod.compress.values import tag
 from sparsemod.errors import CandidateError, ConfigError, UnsupportedOperatorError
-
-
-class Lambda(nn.Module):
-    """A network whose forward is a function of its layers and the input."""
-
-    def __init__(self, function, **layers):
-        super().__init__()
-        self.function = function
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-
-    def forward(self, x):
-        return self.function(self, x)
 
 
 def conv(inputs=2, outputs=4, **options):
@@ -95,7 +83,7 @@ def statement(net, x):
 def normed():
     torch.manual_seed(0)
     layers = {"conv": conv(), "norm": nn.BatchNorm2d(4), "relu": nn.ReLU(), "relu_in_place": nn.ReLU(True)}
-    net = Lambda(None, **layers)
+    net = FunctionNet(None, **layers)
     net.norm.running_mean.uniform_(-0.3, 0.3)
     net.norm.running_var.uniform_(0.3, 3)
     nn.init.uniform_(net.norm.weight, -1.5, 1.5)
@@ -128,8 +116,8 @@ def test_an_activation_fuses_however_it_is_written(name):
     ],
 )
 def test_an_activation_fuses_through_operators_that_move_elements(move):
-    behind = seeded(lambda: Lambda(lambda net, x: F.relu(move(net.conv(x))), conv=conv()))
-    before = seeded(lambda: Lambda(lambda net, x: move(F.relu(net.conv(x))), conv=conv()))
+    behind = seeded(lambda: FunctionNet(lambda net, x: F.relu(move(net.conv(x))), conv=conv()))
+    before = seeded(lambda: FunctionNet(lambda net, x: move(F.relu(net.conv(x))), conv=conv()))
     # a slice that is never seen may widen the range, so compare what is rounded
     first = quantize(behind, "post", [images()])
     assert first.activations[1].zero_point == -128
@@ -138,7 +126,7 @@ def test_an_activation_fuses_through_operators_that_move_elements(move):
 
 
 def test_a_value_that_is_used_twice_is_rounded_before_its_activation():
-    net = seeded(lambda: Lambda(lambda net, x: branch(net.conv(x)), conv=conv()))
+    net = seeded(lambda: FunctionNet(lambda net, x: branch(net.conv(x)), conv=conv()))
 
     def branch(y):
         return torch.cat([F.relu(y), y.neg()], 1)
@@ -165,7 +153,7 @@ def test_pools_and_reshapes_keep_the_grid():
         x = F.avg_pool2d(F.max_pool2d(net.conv(x), 2), 2)
         return F.pad(x.transpose(2, 3).reshape(len(x), -1)[:, 1:], (2, 0))
 
-    _, *made = grids(quantize(Lambda(forward, conv=conv()), "post", [images()]))
+    _, *made = grids(quantize(FunctionNet(forward, conv=conv()), "post", [images()]))
     assert len({grid[1:] for grid in made}) == 1
 
 
@@ -174,7 +162,7 @@ def test_prescribed_grids():
         x = net.linear(x.flatten(1))
         return torch.sigmoid(x), torch.tanh(x), x.softmax(1), F.log_softmax(x, 1)
 
-    net = Lambda(forward, linear=nn.Linear(128, 4))
+    net = FunctionNet(forward, linear=nn.Linear(128, 4))
     made = {a.op: (a.scale, a.zero_point) for a in quantize(net, "post", [images()]).activations}
     assert made["sigmoid"] == made["softmax"] == (1 / 256, -128)
     assert made["tanh"] == (1 / 128, 0)
@@ -183,8 +171,8 @@ def test_prescribed_grids():
 
 @pytest.mark.parametrize("layer", [nn.Embedding(9, 4), nn.Sequential(nn.Embedding(9, 4), nn.Sigmoid())])
 def test_an_activation_behind_a_prescribed_grid_is_an_operator(layer):
-    net = Lambda(lambda net, x: F.relu(net.layer(x) - 0.0), layer=layer)
-    behind = Lambda(lambda net, x: F.relu(net.layer(x)), layer=layer)
+    net = FunctionNet(lambda net, x: F.relu(net.layer(x) - 0.0), layer=layer)
+    behind = FunctionNet(lambda net, x: F.relu(net.layer(x)), layer=layer)
     tokens = torch.arange(9)
     for model in (net, behind):
         outputs = quantize(model, "post", [tokens])(tokens)
@@ -194,7 +182,7 @@ def test_an_activation_behind_a_prescribed_grid_is_an_operator(layer):
 
 def test_an_average_rounds_the_stored_integers_half_away_from_zero():
     """With steps of 1 and zero stored as -128, 10 and 11 are stored as -118 and -117: the mean is -118."""
-    net = Lambda(lambda net, x: x.mean(2))
+    net = FunctionNet(lambda net, x: x.mean(2))
     calibration = torch.tensor([[[0.0, 255.0]]])
     quantized = quantize(net, "post", [calibration])
     assert float(quantized(torch.tensor([[[10.0, 11.0]]]))) == 10.0
@@ -202,7 +190,9 @@ def test_an_average_rounds_the_stored_integers_half_away_from_zero():
 
 
 def test_a_concatenation_has_one_grid_and_its_sole_inputs_take_it_over():
-    net = Lambda(lambda net, x: torch.cat([F.relu(net.a(x)), 3 * net.b(x)], 1), a=conv(), b=conv(bias=False))
+    net = FunctionNet(
+        lambda net, x: torch.cat([F.relu(net.a(x)), 3 * net.b(x)], 1), a=conv(), b=conv(bias=False)
+    )
     made = {a.module or a.op: a for a in quantize(net, "post", [images()]).activations}
     assert made["a"].scale == made["cat"].scale == made["mul"].scale
     outputs = quantize(net, "post", [images()])(images())
@@ -215,7 +205,7 @@ def test_one_layer_called_in_a_loop_has_a_grid_for_each_call():
             x = 2 * net.layer(x)
         return x
 
-    net = Lambda(forward, layer=nn.Linear(4, 4))
+    net = FunctionNet(forward, layer=nn.Linear(4, 4))
     quantized = quantize(net, "post", [torch.randn(256, 4)])
     assert len({a.scale for a in quantized.activations if a.op == "linear"}) == 3
     assert [w.module for w in quantized.weights] == ["layer"] * 3
@@ -223,7 +213,7 @@ def test_one_layer_called_in_a_loop_has_a_grid_for_each_call():
 
 def test_calibration_takes_the_range_of_all_batches():
     net = nn.Identity()
-    model = Lambda(lambda _, x: net(x) * 1.0)
+    model = FunctionNet(lambda _, x: net(x) * 1.0)
     both = quantize(model, "post", [torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 2.0], [-1.0, 0.0]])])
     at_once = quantize(model, "post", [torch.tensor([[0.0, 1.0], [0.0, 2.0], [-1.0, 0.0]])])
     assert grids(both) == grids(at_once)
@@ -268,7 +258,7 @@ def test_in_place_arithmetic_reaches_every_name_of_the_tensor():
         z.mul_(2)
         return torch.cat([y, z], 1)
 
-    net = Lambda(forward, conv=conv())
+    net = FunctionNet(forward, conv=conv())
     outputs = quantize(net, "dynamic", [images()], [nn.Linear])(images())
     assert torch.equal(outputs, net(images()))
 
@@ -280,7 +270,7 @@ def test_a_buffer_that_is_not_initialised_is_filled_as_it_should():
             out[:, step] = net.layer(x[:, step])
         return out
 
-    net = Lambda(forward, layer=nn.Linear(2, 4))
+    net = FunctionNet(forward, layer=nn.Linear(2, 4))
     quantized = quantize(net, "post", [torch.randn(64, 3, 2)])
     x = torch.randn(8, 3, 2)
     assert (quantized(x) - net(x)).abs().max() < 0.5
@@ -288,7 +278,7 @@ def test_a_buffer_that_is_not_initialised_is_filled_as_it_should():
 
 
 def test_inner_grids_of_recurrent_layers_are_given():
-    net = Lambda(lambda net, x: net.gru(x)[0] + net.lstm(x)[0], gru=nn.GRU(3, 4), lstm=nn.LSTM(3, 4))
+    net = FunctionNet(lambda net, x: net.gru(x)[0] + net.lstm(x)[0], gru=nn.GRU(3, 4), lstm=nn.LSTM(3, 4))
     quantized = quantize(net, "post", [torch.randn(5, 64, 3)])
     gru, lstm = quantized.inner.values()
     assert set(gru) == {"h", "l0.x", "l0.h", "l0.gates", "l0.reset", "l0.new", "l0.kept", "l0.difference"}
@@ -297,7 +287,9 @@ def test_inner_grids_of_recurrent_layers_are_given():
 
 
 def test_results_with_several_tensors():
-    net = Lambda(lambda net, x: {"best": x.max(dim=1).values.flatten(1), "all": [net.conv(x)]}, conv=conv())
+    net = FunctionNet(
+        lambda net, x: {"best": x.max(dim=1).values.flatten(1), "all": [net.conv(x)]}, conv=conv()
+    )
     outputs = quantize(net, "post", [images()])(images())
     assert outputs["best"].shape == (64, 64)
     assert outputs["all"][0].shape == (64, 4, 8, 8)
@@ -340,7 +332,7 @@ class TestRefusals:
             quantize(nn.Linear(1, 1), "post", [torch.ones(1, 1), torch.full((1, 1), float("nan"))])
 
     def test_another_way_in_a_later_batch(self):
-        net = Lambda(lambda net, x: net.a(x) if len(x) < 3 else torch.tanh(x), a=nn.Linear(2, 2))
+        net = FunctionNet(lambda net, x: net.a(x) if len(x) < 3 else torch.tanh(x), a=nn.Linear(2, 2))
         with pytest.raises(
             CandidateError, match="operator 0 of the network is tanh, in calibration it was linear"
         ):
@@ -358,10 +350,10 @@ class TestRefusals:
         with pytest.raises(
             CandidateError, match="operator 2 of the network is mul, in calibration it was the end"
         ):
-            quantize(Lambda(forward), "post", [torch.randn(2, 2), torch.randn(3, 2)])
+            quantize(FunctionNet(forward), "post", [torch.randn(2, 2), torch.randn(3, 2)])
 
     def test_an_output_that_cannot_be_followed(self):
-        net = Lambda(lambda net, x: torch.from_numpy(np.tanh(x.numpy())))
+        net = FunctionNet(lambda net, x: torch.from_numpy(np.tanh(x.numpy())))
         with pytest.raises(CandidateError, match="does not come from its input"):
             quantize(net, "post", [torch.randn(2, 2)])
 
@@ -391,7 +383,7 @@ class TestRefusals:
             return y
 
         with pytest.raises(UnsupportedOperatorError, match="changes a view of a tensor in place"):
-            quantize(Lambda(forward, a=nn.Linear(4, 4)), "post", [torch.randn(8, 4)])
+            quantize(FunctionNet(forward, a=nn.Linear(4, 4)), "post", [torch.randn(8, 4)])
 
 
 @pytest.fixture(scope="module")
