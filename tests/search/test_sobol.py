@@ -11,7 +11,7 @@ from search_problems import costs, error, failed, flat, problem, run, tiny, trai
 from sparsemod.candidate import Constraints
 from sparsemod.errors import CandidateError, InfeasibleError
 from sparsemod.search.feasibility import Meter, toward_limits
-from sparsemod.search.sobol import SobolStrategy, configurations
+from sparsemod.search.sobol import SobolStrategy
 from sparsemod.space.sampling import draw
 
 
@@ -107,7 +107,7 @@ def test_nothing_that_can_be_built_within_limits_is_told():
 def test_repair_never_returns_what_is_taken():
     of = problem(tiny(), limits=Constraints(model_size=50))
     meter = Meter(of)
-    everything = [meter(p) for p in configurations(of.space)]
+    everything = [meter(p) for p in of.space.configurations()]
     within = [m for m in everything if m.feasible]
     above = [m for m in everything if not m.feasible]
     taken = {m.key for m in within[1:]}
@@ -116,7 +116,7 @@ def test_repair_never_returns_what_is_taken():
 
 
 def test_every_configuration_of_a_finite_space_is_listed_once():
-    listed = list(configurations(tiny()))
+    listed = list(tiny().configurations())
     assert sorted((p["depth"], p["kind"]) for p in listed) == [
         (d, k) for d in (1, 2, 3) for k in ("full", "plain")
     ]
