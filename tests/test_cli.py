@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sparsemod.cli import app
+from sparsemod.cli.app import app
 from sparsemod.measure.targets import TARGETS
 
 ROOT = Path(__file__).parents[1]
@@ -138,7 +138,7 @@ def test_results_that_are_not_there_are_one_line(search, tmp_path):
 
 def test_the_command_starts_without_anything_heavy():
     code = (
-        "import sys\nfrom sparsemod.cli import app\n"
+        "import sys\nfrom sparsemod.cli.app import app\n"
         "try:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
         "print([m for m in ('torch', 'ax', 'pandas', 'rich', 'pydantic') if m in sys.modules])"
     )

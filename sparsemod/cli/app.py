@@ -1,0 +1,34 @@
+"""The command `sparsemod`. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import typer
+
+from sparsemod.cli.guard import one_line_errors
+from sparsemod.cli.sensitivity import sensitivity
+from sparsemod.cli.targets import targets
+
+__all__ = ["app"]
+
+COMMANDS = (
+    targets,
+    sensitivity,
+)
+"""In the order in which `--help` lists them; a function's name is its command's."""
+
+app = typer.Typer(
+    name="sparsemod",
+    help="Finds neural networks that fit a microcontroller.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Finds neural networks that fit a microcontroller."""
+
+
+for _command in COMMANDS:
+    app.command()(one_line_errors(_command))
