@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import socket
 import sys
 import time
@@ -104,7 +103,7 @@ class RayExecutor:
 
     def _submit(self, job: Job) -> None:
         # A reference inside a list is handed over as it is; a worker fetches what it stands for only once.
-        reference = self._remote.remote([self._payload], pickle.dumps(job))
+        reference = self._remote.remote([self._payload], job)
         self._busy[reference] = (job, time.monotonic())
 
     def _answer(self, reference: Any, job: Job, start: float, deaths: Counter[int]) -> Evaluation | None:
@@ -153,12 +152,12 @@ class RayExecutor:
             self._ray.shutdown()
 
 
-def run_job(payload: list[Any], job: bytes) -> tuple[Any, ...]:
+def run_job(payload: list[Any], job: Job) -> tuple[Any, ...]:
     """Evaluate one job in a worker process of Ray.
 
     Args:
         payload: The reference of where modules are found, and of the pickled function and task.
-        job: The pickled job.
+        job: The job.
     """
     key = payload[0].hex()
     if key not in _loaded:
@@ -168,12 +167,12 @@ def run_job(payload: list[Any], job: bytes) -> tuple[Any, ...]:
         places, content = ray.get(payload[0])
         sys.path.extend(place for place in places if place not in sys.path)
         try:
-            _loaded[key] = pickle.loads(content)  # noqa: S301  (from the main process of the run)
+            _loaded[key] = ray.cloudpickle.loads(content)
         except Exception as error:  # noqa: BLE001  (unpickling runs the user's code)
             return Message.REFUSED, f"{type(error).__name__}: {_line(error)}"
         one_thread()
     function, task = _loaded[key]
-    return attempt(function, task, pickle.loads(job))  # noqa: S301  (as above)
+    return attempt(function, task, job)
 
 
 def one_thread() -> None:
