@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from sparsemod import __version__
 from sparsemod.candidate import OBJECTIVES, Arm, Resources, Status
 from sparsemod.errors import ConfigError
 from sparsemod.measure.layer_table import LayerCost
@@ -55,7 +54,6 @@ def render_page(run: RunData) -> str:
     values = progress(run)
     page: str = environment.from_string(_asset("page.html.j2")).render(
         run=run,
-        version=__version__,
         policy=_policy(script, style),
         script=script,
         style=style,

@@ -30,7 +30,7 @@ UNITS = {
     "working_memory": ("RAM (kB)", 1e-3),
     "latency": ("latency (ms)", 1e3),
 }
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 8.0,
     "axes.grid": True,
     "grid.color": "#e3e7ec",

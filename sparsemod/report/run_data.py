@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,7 @@ def read_run(root: str | Path) -> RunData:
         front=frozenset(front),
         constraints=constraints,
         parameters=tuple(space.tunable.values()),
-        layers={n: load_layers(c, f"{n}.layers.json") for n in front if (c := store.layers(n)) is not None},
+        layers=_layers(store, front),
         record=record,
     )
 
@@ -109,15 +109,32 @@ def _name(folder: Path) -> str:
     raise StoreError(f"{folder}: expected one results file <name>.json, {found}")
 
 
+def _layers(store: Store, front: Sequence[str]) -> dict[str, tuple[LayerCost, ...]]:
+    tables = {}
+    for arm in front:
+        content = store.layers(arm)
+        if content is not None:
+            tables[arm] = load_layers(content, str(store.models_path / f"{arm}.layers.json"))
+    return tables
+
+
 def _constraints(record: Mapping[str, Any], path: Path) -> Constraints:
     configuration = record.get("configuration")
     limits = configuration.get("constraints") if isinstance(configuration, Mapping) else None
     if limits is None:
         return Constraints()
-    kept = {}
-    for name in OBJECTIVES[1:]:
-        limit = limits.get(name) if isinstance(limits, Mapping) else "nothing"
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float)):
-            raise StoreError(f"{path}: configuration.constraints.{name}: expected a number, got {limit!r}")
-        kept[name] = limit
-    return Constraints(**kept)
+    size, ram, latency = (_limit(limits, name, path) for name in OBJECTIVES[1:])
+    return Constraints(
+        model_size=None if size is None else int(size),
+        working_memory=None if ram is None else int(ram),
+        latency=latency,
+    )
+
+
+def _limit(limits: Any, name: str, path: Path) -> float | None:
+    limit = limits.get(name) if isinstance(limits, Mapping) else limits
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or not math.isfinite(limit):
+        raise StoreError(f"{path}: configuration.constraints.{name}: expected a number, got {limit!r}")
+    return limit
