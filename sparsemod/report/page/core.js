@@ -2,7 +2,7 @@
 // The data, the state, and what every part of the page needs. All text goes into text nodes, never into markup.
 const DATA = JSON.parse(document.getElementById("run-data").textContent);
 const METRICS = {
-  error: { label: "Error", axis: "error of the int8 net", format: (v) => formatPercent(v) },
+  error: { label: "Error", axis: "validation error", format: (v) => formatPercent(v) },
   model_size: { label: "Flash", axis: "flash of the weights", format: (v) => formatBytes(v) },
   working_memory: { label: "RAM", axis: "RAM of the activations", format: (v) => formatBytes(v) },
   latency: { label: "Latency", axis: "latency of an inference", format: (v) => formatSeconds(v) },
@@ -144,13 +144,11 @@ const tip = {
 function responsive(container, draw) {
   let width = 0;
   const redraw = () => {
-    if (container.clientWidth > 0) draw(container.clientWidth);
+    width = container.clientWidth;
+    if (width > 0) draw(width);
   };
   new ResizeObserver(() => {
-    if (container.clientWidth !== width) {
-      width = container.clientWidth;
-      redraw();
-    }
+    if (container.clientWidth !== width) redraw();
   }).observe(container);
   onUpdate(redraw);
 }

@@ -26,14 +26,14 @@
     const r = arm.resources ?? {};
     const rows = [
       ["Error", formatPercent(arm.values.error)],
-      ["before int8", formatPercent(arm.floatError)],
+      ["Float error", formatPercent(arm.floatError)],
       ["Test error", formatPercent(arm.testError)],
       ["Flash", formatBytes(arm.values.model_size)],
       ["RAM", formatBytes(arm.values.working_memory)],
       ["Latency", formatSeconds(arm.values.latency)],
       ["MACs", formatCount(r.n_macs)],
       ["Weights", formatCount(r.n_parameters)],
-      ["non-zero", formatCount(r.n_nonzero)],
+      ["Non-zeros", formatCount(r.n_nonzero)],
       ["Pruned", formatPercent(arm.sparsity)],
       ["Epochs", `${arm.epochs}, best ${arm.bestEpoch}`],
       ["Trained in", arm.seconds === null ? "–" : `${number(arm.seconds)} s`],
