@@ -45,7 +45,6 @@ OWNERS = {  # third-party package -> the only units that may import it
     "tflite_micro": {"export"},
     "tensorflow": set(),
     "matplotlib": {"report", "compress"},
-    "plotly": {"report"},
     "jinja2": {"report"},
     "typer": {"cli"},
     "pickle": {"evaluate"},

@@ -129,6 +129,32 @@ def test_a_script_that_makes_no_search_is_named(search, tmp_path, code, words):
     assert result.stderr.count("\n") == 1
 
 
+def test_report_writes_a_page_and_plots(search, tmp_path):
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    folder, arm = search
+    results = folder / "results"
+    page = tmp_path / "new" / "tiny.html"
+    result = call("report", results, "-o", page, "--png", tmp_path / "figures")
+    assert result.exit_code == 0, result.output
+    assert f"page      {page}  (0." in result.output
+    text = page.read_text()
+    assert f'"{arm}":[{{"module":"conv","kind":"conv_2d"' in text
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert {"front.png", "front.svg", "hypervolume.png", "parallel.svg"} <= names
+    assert call("report", results).exit_code == 0
+    assert (results / "report.html").read_text() == text
+
+
+@pytest.mark.parametrize("options", [[], ["-o", "{root}/run.json/page.html"], ["--png", "{root}/run.json"]])
+def test_a_report_that_cannot_be_made_is_one_line(search, tmp_path, options):
+    results = search[0] / "results"
+    root = results if options else tmp_path / "nowhere"
+    result = call("report", root, *[option.format(root=results) for option in options])
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith("error: ")
+
+
 def test_results_that_are_not_there_are_one_line(search, tmp_path):
     folder, arm = search
     result = call("sensitivity", tmp_path, "--arm", arm, "--problem", folder / "main.py")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import typer
 
 from sparsemod.cli.guard import one_line_errors
+from sparsemod.cli.report import report
 from sparsemod.cli.sensitivity import sensitivity
 from sparsemod.cli.targets import targets
 
 __all__ = ["app"]
 
 COMMANDS = (
+    report,
     targets,
     sensitivity,
 )

@@ -255,6 +255,8 @@ def _record(session: _Session, name: str, evaluation: Evaluation) -> None:
     front = session.front()
     if evaluation.weights is not None and any(a.name == name for a in front):
         session.store.put_weights(name, evaluation.weights)
+        if evaluation.layers is not None:
+            session.store.put_layers(name, evaluation.layers)
     session.save(front)
     done = experiment.history
     limits = session.setup.config.constraints

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -194,5 +195,6 @@ class Sparse:
             f"results   {result.csv}  (read it with pandas; `value` is in real units)",
             f"arms      {result.json}  (SparseExperiment(...).create_load_experiment())",
             f"weights   {result.models}  (of the front; sparse.load_net(arm) rebuilds the network)",
+            f"report    sparsemod report {shlex.quote(str(result.csv.parent))}  (one page to look at)",
             "next      raise r2 or r3 and run again to go on from here",
         ]
