@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from sparsemod.measure.graph import Operator, OperatorGraph
+from sparsemod.measure.scratch import batch_dimension
 
-__all__ = ["lists", "n_file_tensors", "state_bytes", "tail_bytes"]
+__all__ = ["n_file_tensors", "state_bytes", "tail_bytes"]
 
 _TENSOR, _CHANNEL, _CONVOLUTION, _DENSE, _OTHER, _BASE = 73.0, 7.8, -40.0, -62.0, 20.0, 265.0
 _CONVOLUTIONS = {"conv_2d", "depthwise_conv_2d", "transpose_conv"}
@@ -49,7 +50,7 @@ def tail_bytes(graph: OperatorGraph, n_tensors: int | None = None) -> int:
         495
     """
     total = _BASE + _TENSOR * (n_file_tensors(graph) if n_tensors is None else n_tensors)
-    for part in lists(graph):
+    for part in graph.lists():
         for operator in part.operators:
             if operator.kind in _CONVOLUTIONS:
                 total += _CONVOLUTION + _CHANNEL * part.tensors[operator.outputs[0]].shape[-1]
@@ -58,29 +59,21 @@ def tail_bytes(graph: OperatorGraph, n_tensors: int | None = None) -> int:
     return round(total) + state_bytes(graph)
 
 
-def lists(graph: OperatorGraph) -> Iterator[OperatorGraph]:
-    """Yield an operator list and those of the loops in it."""
-    yield graph
-    for operator in graph.operators:
-        if operator.kind == "while":
-            for part in ("condition", "body"):
-                yield from lists(operator.attributes[part])
-
-
 def state_bytes(graph: OperatorGraph) -> int:
     """Return the bytes of what is kept from one inference to the next: an LSTM's state, int8 and int16."""
     total = 0
-    for part in lists(graph):
+    for part in graph.lists():
         for operator in part.operators:
             if operator.kind == _LSTM:
-                size = part.tensors[operator.inputs[0]].shape[0] * operator.attributes["hidden_size"]
+                n_batch = part.tensors[operator.inputs[0]].shape[batch_dimension(operator)]
+                size = n_batch * operator.attributes["hidden_size"]
                 total += sum(-(-size * width // 16) * 16 for width in (1, 2))
     return total
 
 
 def n_file_tensors(graph: OperatorGraph) -> int:
     """Return the tensors of the file that our own export writes: activations, constants, states."""
-    return sum(len(part.tensors) + len(set(_constants(part))) + _n_states(part) for part in lists(graph))
+    return sum(len(part.tensors) + len(set(_constants(part))) + _n_states(part) for part in graph.lists())
 
 
 def _n_states(graph: OperatorGraph) -> int:
