@@ -41,9 +41,9 @@ def analyze(
         raise ConfigError(f"--flops: expected a clock in Hz above 0, got {flops:g}")
     board = resolve_target(target, flops)
     found = [analyze_file(path, board) for path in files]
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=_PLAIN_WIDTH)
+        console = Console(highlight=False, markup=False, emoji=False, width=_PLAIN_WIDTH)
     for i, analysis in enumerate(found):
         if i:
             console.print()
@@ -54,10 +54,9 @@ def analyze(
 
 
 def _operators(analysis: Analysis) -> Table:
-    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=escape(analysis.file), title_justify="left", caption_justify="left")
+    table = Table(title=analysis.file, title_justify="left", caption_justify="left")
     counted = "instructions" if analysis.target.core != "generic" else "cycles"
     for name in ("", "operator", "output", "MACs", "weights", counted, "share"):
         table.add_column(name, justify="left" if name in {"operator", "output"} else "right", no_wrap=True)
@@ -66,7 +65,7 @@ def _operators(analysis: Analysis) -> Table:
         steps = "" if operator.n_steps is None else f" x{operator.n_steps}"
         table.add_row(
             str(i),
-            escape(operator.kind + steps),
+            operator.kind + steps,
             "x".join(map(str, operator.output_shape)),
             f"{operator.n_macs:,}",
             f"{operator.weight_bytes:,}" if operator.weight_bytes else "",
@@ -120,7 +119,9 @@ def _summary(analysis: Analysis) -> Table:
         line("latency", _milliseconds(analysis), f"{board.name} at {board.clock_hz / 1e6:g} MHz")
     else:
         line("latency", _milliseconds(analysis), f"one MAC a cycle at {board.clock_hz / 1e6:g} MHz")
-    unknown = sorted({op.kind.removeprefix("other:") for op in analysis.operators if op.kind.startswith("other:")})
+    unknown = sorted(
+        {op.kind.removeprefix("other:") for op in analysis.operators if op.kind.startswith("other:")}
+    )
     if unknown:
         line("unknown", str(len(unknown)), f"{', '.join(unknown)}: time by their elements only")
     return table

@@ -125,7 +125,9 @@ def analyze(read: ReadModel, target: Target, file: str = "") -> Analysis:
     graph, core = read.graph, target.core
     operators = tuple(_cost(graph, operator, core) for operator in graph.operators)
     total = sum(operator.instructions for operator in operators)
-    scratch = [sum(scratch_buffers(part, op, core, _LIBRARY)) for part in graph.lists() for op in part.operators]
+    scratch = [
+        sum(scratch_buffers(part, op, core, _LIBRARY)) for part in graph.lists() for op in part.operators
+    ]
     return Analysis(
         file=file,
         target=target,
@@ -160,7 +162,11 @@ def _cost(graph: OperatorGraph, operator: Operator, core: str) -> OperatorCost:
         ITEM_BYTES[weight.dtype] * weight.values.size + 4 * (0 if weight.bias is None else weight.bias.size)
         for weight in held.values()
     )
-    shape = graph.tensors[operator.outputs[-1 if operator.kind == "while" else 0]].shape if operator.outputs else ()
+    shape = (
+        graph.tensors[operator.outputs[-1 if operator.kind == "while" else 0]].shape
+        if operator.outputs
+        else ()
+    )
     return OperatorCost(
         operator.kind,
         operator.module,

@@ -109,9 +109,8 @@ class Source:
         length = int(self.number("Uint32", at))
         end = at + 4 + length * item_bytes
         if end > len(self.content):
-            raise ModelFileError(
-                f"damaged or truncated: {length} entries of {item_bytes} bytes at byte {at} of {len(self.content)}"
-            )
+            what = f"{length} entries of {item_bytes} bytes at byte {at} of {len(self.content)}"
+            raise ModelFileError(f"damaged or truncated: {what}")
         self.take(length * item_bytes)
         return at + 4, length
 

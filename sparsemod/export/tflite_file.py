@@ -72,8 +72,8 @@ class FileTensor:
 
     def values(self) -> NDArray[Any]:
         """Return the values of a constant as they are stored; those of 4 bits as int8."""
-        if self.data is None:
-            raise ModelFileError(f"tensor {self.index}: expected a constant")
+        if self.data is None or self.dtype not in _ITEM_BITS:
+            raise ModelFileError(f"tensor {self.index}: expected a constant of numbers, got {self.dtype}")
         if self.dtype == "int4":
             packed = np.frombuffer(self.data, np.int8)
             pairs = np.stack([(packed << 4).astype(np.int8) >> 4, packed >> 4], 1)

@@ -63,7 +63,11 @@ def _growth(body: FileGraph, place: int) -> int | None:
     if not (place < len(body.inputs) and place < len(body.outputs)):
         return None
     for operator in body.operators:
-        if operator.code == "ADD" and operator.outputs == (body.outputs[place],) and len(operator.inputs) == 2:
+        if (
+            operator.code == "ADD"
+            and operator.outputs == (body.outputs[place],)
+            and len(operator.inputs) == 2
+        ):
             x, y = operator.inputs
             if body.inputs[place] in (x, y):
                 return _first(body.tensors, y if x == body.inputs[place] else x)

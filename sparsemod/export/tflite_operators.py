@@ -1,7 +1,7 @@
 """What each operator of a `.tflite` file means in the words of `sparsemod.measure.graph`.
 
-What has no word there, or is used in a way that has none, is ``other:<NAME>``, with its products counted where
-its shapes tell them.
+What has no word there, or is used in a way that has none, is ``other:<NAME>``, with its products counted
+where its shapes tell them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsemod.errors import ModelFileError
 from sparsemod.export.flatbuffer_reader import name_of
@@ -20,6 +19,7 @@ from sparsemod.export.tflite_file import FileOperator, FileTensor
 
 __all__ = ["Given", "Meaning", "meaning"]
 
+_STATEFUL = {"unidirectional_sequence_lstm", "unidirectional_sequence_rnn"}
 _LARGEST_STEP = 2**16  # of a window: stride, dilation, filter
 
 
@@ -74,6 +74,15 @@ class Given:
         """Whether none of the inputs is a constant."""
         return not any(self.tensors[i].constant for i in self.operator.inputs if i >= 0)
 
+    def flows(self, kind: str) -> bool:
+        """Whether what it reads and writes is computed anew at each inference, apart from a layer's state."""
+        inputs = [self.tensors[i] for i in self.operator.inputs if i >= 0]
+        if kind in _STATEFUL:
+            inputs = inputs[:1]
+        computed = [tensor for tensor in inputs if not tensor.constant]
+        outputs = [self.tensors[i] for i in self.operator.outputs]
+        return bool(computed and outputs) and not any(tensor.variable for tensor in (*computed, *outputs))
+
     def option(self, table: str, name: str, default: Any = 0) -> Any:
         """Return an option of the file's."""
         return self.operator.option(table, name, default)
@@ -122,7 +131,10 @@ def meaning(operator: FileOperator, tensors: Sequence[FileTensor]) -> Meaning:
     """
     handler = _HANDLERS.get(operator.code)
     given = Given(operator, tensors)
-    return given.other() if handler is None else handler(given)
+    if handler is None:
+        return given.other()
+    found = handler(given)
+    return found if given.flows(found.kind) else given.other(found.n_macs)
 
 
 def _side(given: Given, table: str, name: str) -> int:
@@ -154,7 +166,8 @@ def _bias(given: Given, i: int, n: int) -> int | None:
     bias = given.optional(i)
     if bias is None:
         return None
-    given.need(bias.constant and bias.n_elements == n, f"a bias of {n}")
+    numbers = bias.dtype in {"int32", "int64", "float32"}
+    given.need(bias.constant and bias.n_elements == n and numbers, f"a bias of {n}")
     return i
 
 
@@ -187,7 +200,7 @@ def _transpose_conv(given: Given) -> Meaning:
     table, weight, x, y = "TransposeConvOptions", _filter(given), given.given(2), given.made()
     n_macs = x.n_elements * prod(given.given(1).shape[:3])
     activation = given.activation(table)
-    if weight is None or activation is None:
+    if weight is None or activation is None or not given.given(0).constant:
         return given.other(n_macs)
     given.need(len(weight.shape) == len(x.shape) == len(y.shape) == 4, "four dimensions")
     given.need(weight.shape[3] == x.shape[3] and weight.shape[0] == y.shape[3], "a filter an output")
@@ -351,7 +364,8 @@ def _reverse(given: Given) -> Meaning:
 def _strided_slice(given: Given) -> Meaning:
     table, shape = "StridedSliceOptions", given.given(0).shape
     parts = [given.integers(i) for i in (1, 2, 3)]
-    masks = {n: int(given.option(table, f"{n}Mask")) for n in ("Begin", "End", "Ellipsis", "NewAxis", "ShrinkAxis")}
+    names = ("Begin", "End", "Ellipsis", "NewAxis", "ShrinkAxis")
+    masks = {name: int(given.option(table, f"{name}Mask")) for name in names}
     if given.given(0).constant or masks["Ellipsis"] or masks["NewAxis"]:
         return given.other()
     if any(part is None or len(part) != len(shape) for part in parts):

@@ -168,9 +168,11 @@ class _Reader:
         ids = {place: i for i, place in enumerate(places)}
         specs = tuple(self.spec(part.tensors[place], i) for place, i in ids.items())
         operators = tuple(self.operator(op, part, ids, (*callers, number)) for op in part.operators)
-        ends = [tuple(ids[i] for i in listed if i in ids) for listed in (part.inputs, part.outputs)]
+        inputs, outputs = (
+            tuple(ids[i] for i in listed if i in ids) for listed in (part.inputs, part.outputs)
+        )
         grids = tuple(_grid(part.tensors[place]) for place in places)
-        return OperatorGraph(specs, operators, *ends, (), ()), grids
+        return OperatorGraph(specs, operators, inputs, outputs, (), ()), grids
 
     def spec(self, tensor: FileTensor, i: int) -> TensorSpec:
         if tensor.dtype not in ITEM_BYTES:
@@ -235,28 +237,25 @@ class _Reader:
 
 
 def _activations(part: FileGraph) -> list[int]:
-    """Return the indices of what lies in the arena, and check that everything is written before it is read."""
+    """Return the indices of what lies in the arena, and check that all is written before it is read."""
     tensors = part.tensors
     written = {i for i in part.inputs if not tensors[i].constant}
     if any(tensors[i].variable for i in written):
         raise ModelFileError("damaged: an input of the network is a variable")
     for operator in part.operators:
+        where = f"operator {operator.index} ({operator.code})"
         for i in operator.inputs:
             if i >= 0 and not (i in written or tensors[i].constant or tensors[i].variable):
-                raise ModelFileError(
-                    f"damaged: operator {operator.index} ({operator.code}) reads tensor {i} before it is written"
-                )
+                raise ModelFileError(f"damaged: {where} reads tensor {i} before it is written")
         for i in operator.outputs:
             if tensors[i].constant or i in written:
-                raise ModelFileError(
-                    f"damaged: operator {operator.index} ({operator.code}) writes tensor {i}, which is taken"
-                )
+                raise ModelFileError(f"damaged: {where} writes tensor {i}, which is taken")
             if not tensors[i].variable:
                 written.add(i)
     for i in part.outputs:
         if not (i in written or tensors[i].constant or tensors[i].variable):
             raise ModelFileError(f"damaged: output {i} of the network is never written")
-    return sorted(written)
+    return [t.index for t in tensors if not t.constant and not t.variable]
 
 
 def _check_integers(operator: FileOperator, found: Meaning, tensors: Sequence[FileTensor]) -> None:

@@ -143,7 +143,10 @@ class _Lifetimes:
     nested: list[tuple[OperatorGraph, _Spans]] = field(default_factory=list)
 
     def mark(self, graph: OperatorGraph) -> _Spans:
-        spans = _Spans([self.moment] * len(graph.tensors), [self.moment] * len(graph.tensors), [])
+        # what a file names and nothing touches gets memory, too, but at no moment: -1, as in the interpreter
+        spans = _Spans([-1] * len(graph.tensors), [-1] * len(graph.tensors), [])
+        for i in graph.inputs:
+            spans.first[i] = spans.last[i] = self.moment
         for operator in graph.operators:
             self.moment += 1
             start = self.moment

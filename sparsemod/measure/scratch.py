@@ -57,7 +57,6 @@ def batch_dimension(operator: Operator) -> int:
 
 def _cmsis(graph: OperatorGraph, operator: Operator, core: str) -> int:
     vector = core == "cortex-m55"
-    channels = graph.tensors[operator.inputs[0]].shape[-1]
     if operator.kind == "conv_2d":
         fan_in = prod(operator.weights[0].values.shape[1:])
         if prod(operator.weights[0].values.shape[1:3]) == 1:
@@ -67,9 +66,13 @@ def _cmsis(graph: OperatorGraph, operator: Operator, core: str) -> int:
         taps = prod(operator.weights[0].values.shape[1:3])
         if vector:
             return 4 * taps * _MVE_CHANNELS
-        return 2 * taps * channels if core in _DSP and taps != 9 else 0
+        return 2 * taps * _channels(graph, operator) if core in _DSP and taps != 9 else 0
     if operator.kind == "average_pool_2d":
-        return 4 * channels if core in _DSP else 0
+        return 4 * _channels(graph, operator) if core in _DSP else 0
     if operator.kind == "fully_connected":
         return 4 * operator.weights[0].values.shape[0] if vector else 0
     return 0
+
+
+def _channels(graph: OperatorGraph, operator: Operator) -> int:
+    return graph.tensors[operator.inputs[0]].shape[-1]

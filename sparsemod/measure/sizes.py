@@ -66,7 +66,7 @@ def weight_bytes(weight: Weight, runtime: str) -> int:
 
 
 def tflite_parts(graph: OperatorGraph) -> tuple[int, int, int]:
-    """Return the bytes of values, biases and scales under ``tflite-micro``; what is left of a file is overhead.
+    """Return the bytes of values, biases and scales under ``tflite-micro``; the rest of a file is overhead.
 
     Example:
         >>> from sparsemod.measure.graph import Operator
