@@ -459,6 +459,10 @@ def _rnn(given: Given) -> Meaning:
     return Meaning("unidirectional_sequence_rnn", constants, attributes, n_macs)
 
 
+def _log_softmax(given: Given) -> Meaning:
+    return Meaning("log_softmax", attributes={"beta": 1.0})
+
+
 def _pointwise(names: str) -> dict[str, Handler]:
     return {name.upper(): _unary(name) for name in names.split()}
 
@@ -478,10 +482,11 @@ _HANDLERS: dict[str, Handler] = {
     "LESS": _comparison("less"),
     "GREATER": _comparison("greater"),
     **_pointwise("relu relu6 relu_n1_to_1 elu logistic tanh hard_swish abs exp log neg sqrt rsqrt sin cos"),
-    **_pointwise("log_softmax quantize dequantize"),
+    **_pointwise("quantize dequantize"),
     "LEAKY_RELU": _unary("leaky_relu", "LeakyReluOptions", alpha=("Alpha", 0.0)),
     "GELU": _unary("gelu", "GeluOptions", approximate=("Approximate", False)),
     "PRELU": _prelu,
+    "LOG_SOFTMAX": _log_softmax,
     "SOFTMAX": _unary("softmax", "SoftmaxOptions", beta=("Beta", 0.0)),
     "MAX_POOL_2D": _pool("max_pool_2d"),
     "AVERAGE_POOL_2D": _pool("average_pool_2d"),

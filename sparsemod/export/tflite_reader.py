@@ -199,7 +199,8 @@ class _Reader:
         outputs = tuple(ids[i] for i in operator.outputs if i in ids)
         weights = tuple(self.weight(operator, place, part.tensors) for place in found.constants)
         module = part.tensors[operator.outputs[0]].name.split(";")[0] if operator.outputs else ""
-        return Operator(found.kind, inputs, outputs, weights, found.attributes, module, found.n_macs)
+        attributes = {"activation": "none", **found.attributes}
+        return Operator(found.kind, inputs, outputs, weights, attributes, module, found.n_macs)
 
     def weight(
         self, operator: FileOperator, place: tuple[int, int | None], tensors: Sequence[FileTensor]
