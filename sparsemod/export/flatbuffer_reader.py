@@ -25,6 +25,7 @@ _FORMATS = {
 }  # fmt: skip
 _OFFSET = "UOffsetTRelative"
 _TIMES = 8  # how often, on average, a byte of the file may be read
+_SLACK = 4096
 _LONGEST_NAME = 200
 
 
@@ -87,7 +88,7 @@ class Source:
     @classmethod
     def of(cls, content: bytes) -> Source:
         """Start to read a file."""
-        return cls(content, _TIMES * len(content))
+        return cls(content, _TIMES * len(content) + _SLACK)
 
     def root(self, table: str) -> Table:
         """Return the table that a file begins with."""

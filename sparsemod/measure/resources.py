@@ -21,7 +21,12 @@ def arena(graph: OperatorGraph, runtime: str, core: str = "generic") -> Arena:
 
 def planned(graph: OperatorGraph, runtime: str, core: str = "generic") -> Arena:
     """Plan the same for an operator list that the runtime executes as it is, which a file's is."""
-    scratch = [scratch_buffers(graph, operator, core, LIBRARIES[runtime]) for operator in graph.operators]
+    library = LIBRARIES[runtime]
+    scratch = [
+        scratch_buffers(part, operator, core, library)
+        for part in graph.lists()
+        for operator in part.operators
+    ]
     pieces = buffers(graph, alias=runtime == "c", scratch=scratch)
     return plan_arena([b.n_bytes for b in pieces], [b.first for b in pieces], [b.last for b in pieces])
 
