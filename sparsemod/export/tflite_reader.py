@@ -17,8 +17,9 @@ import numpy as np
 
 from sparsemod.errors import ModelFileError
 from sparsemod.export.tflite_file import FileGraph, FileOperator, FileTensor, ModelFile, parse, read_bytes
+from sparsemod.export.tflite_given import Meaning
 from sparsemod.export.tflite_loops import n_steps, start
-from sparsemod.export.tflite_operators import Meaning, meaning
+from sparsemod.export.tflite_operators import meaning
 from sparsemod.measure.graph import ITEM_BYTES, FloatArray, Operator, OperatorGraph, TensorSpec, Weight
 
 __all__ = ["FileSizes", "Grid", "ReadModel", "ReadWeight", "parse_tflite", "read_tflite"]
