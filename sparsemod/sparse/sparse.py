@@ -32,6 +32,7 @@ class SparseObjects(TypedDict, total=False):
     collate_fn: Callable[..., Any] | None
     morpher_ops: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] | None
     trainer: Any
+    groups: Any
 
 
 class SparseArguments(SparseObjects, total=False):
@@ -83,6 +84,8 @@ class Sparse:
               inputs and labels.
             - ``quant_params``: module types for the schemes ``dynamic`` and ``both``.
             - ``trainer``: a class with the `sparsemod.train.trainer.Trainer` methods.
+            - ``groups``: the subject of each sample, as (training, validation, test) like the data sets or one
+              behind the other; integers or texts. Only tests by cross splits look at it.
 
             Everything else is a key of the configuration file and means the same: ``r1 r2 r3 epochs1 epochs2
             epochs3 name root objectives batch_size morphisms pruning debug flops quant_scheme splitter recipe
