@@ -42,13 +42,20 @@ class Setup:
     """The subject of each sample of the training, validation and test set, one behind the other."""
 
 
-def split_arguments(arguments: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_arguments(
+    arguments: Mapping[str, Any], where: str, keys: Sequence[str] = RunConfig.keys()
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Part keyword arguments into configuration keys and Python objects.
+
+    Args:
+        arguments: As they were given.
+        where: What an error begins with.
+        keys: The configuration keys that are known.
 
     Raises:
         ConfigError: An argument is unknown, or a required object is missing.
     """
-    known = {*RunConfig.keys(), *OBJECTS}
+    known = {*keys, *OBJECTS}
     for name in arguments:
         if name not in known:
             raise ConfigError(f"{where}: unknown argument '{name}'{nearest(name, known)}")
