@@ -216,7 +216,8 @@ class Sparse:
             arm: Its name, for example ``"12_0"``; with ``train = false`` that of [TEST] by default.
             root: The results folder, if it is not where the search writes.
             **settings: ``split``, ``n_splits``, ``seeds``, ``validation``, ``epochs``, ``workers``,
-                ``executor`` and ``seed`` as in [TEST]. A search trains for the most epochs of its stages by default.
+                ``executor`` and ``seed`` as in [TEST]. A search trains for the most epochs of its stages by
+                default.
 
         Raises:
             ConfigError: A setting is unknown or wrong, or there is no arm.

@@ -249,7 +249,7 @@ def test_a_training_is_the_evaluation_of_the_search_on_those_samples(results):
 
     test = cross(results)
     score = test.run().scores[0]
-    whole, groups = joined(arguments(results)["datasets"]), np.array(sum(GROUPS, []))
+    whole, groups = joined(arguments(results)["datasets"]), np.array(GROUPS).ravel()
     tested = np.flatnonzero(groups == "s0")
     assert (score.n_test, score.subjects) == (len(tested), ("s0",))
     from sparsemod.sparse import testing
