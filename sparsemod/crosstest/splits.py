@@ -184,10 +184,12 @@ def _check_counts(plan: Plan, n_samples: int, n_groups: int | None, y: Indices |
         raise DataError(
             f"n_splits = {plan.n_splits}: expected {max(3, plan.n_splits)} samples or more, got {n_samples}"
         )
-    if plan.split == "stratified" and n_groups is None and y is not None:
+    if plan.split == "stratified" and y is not None:
         classes, counts = np.unique(y, return_counts=True)
-        if counts.min() < plan.n_splits:
+        # With whole groups a rare class cannot be in every fold anyway, but scikit-learn needs one that can.
+        k = int(counts.argmin() if n_groups is None else counts.argmax())
+        if counts[k] < plan.n_splits:
             raise DataError(
-                f"split = stratified: class {classes[counts.argmin()]} has {counts.min()} samples for "
-                f"{plan.n_splits} folds; take fewer n_splits or split = kfold"
+                f"split = stratified: class {classes[k]} has {counts[k]} samples for {plan.n_splits} folds; "
+                "take fewer n_splits or split = kfold"
             )

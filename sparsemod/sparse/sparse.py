@@ -267,7 +267,7 @@ class Sparse:
             ConfigError: An argument is wrong.
             StoreError, CandidateError, ExecutorError, SystemExit: As `CrossTest.run`.
         """
-        from sparsemod.sparse.testing import ranking_arguments, run_ranking
+        from sparsemod.sparse.ranking import ranking_arguments, run_ranking
 
         how = ranking_arguments(seeds, epochs, workers, executor)
         return run_ranking(self._rooted(root), *how)

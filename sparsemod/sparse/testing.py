@@ -5,11 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from sparsemod.candidate import Arm
 from sparsemod.config import RunConfig, TestConfig
@@ -18,20 +15,31 @@ from sparsemod.crosstest.labels import read_labels
 from sparsemod.crosstest.plot import draw_test
 from sparsemod.crosstest.splits import NumberedSplit, Plan, make_splits
 from sparsemod.crosstest.study import Failure, Study, Training
-from sparsemod.crosstest.tables import confusion_csv, ranking_csv, scores_csv
+from sparsemod.crosstest.tables import confusion_csv, scores_csv
 from sparsemod.errors import CandidateError, ConfigError, StoreError
 from sparsemod.evaluate.executors import Executor, InlineExecutor, ProcessExecutor
 from sparsemod.evaluate.splits import evaluate_split, joined
-from sparsemod.evaluate.task import Job, Split, Task
+from sparsemod.evaluate.task import Job, Task
 from sparsemod.evaluate.worker import refuse_reimport
 from sparsemod.search.experiment import Experiment
 from sparsemod.sparse.before import arm_seed
-from sparsemod.sparse.progress import Reporter, by_error
+from sparsemod.sparse.progress import Reporter
 from sparsemod.sparse.setup import Setup, prepare, split_arguments
-from sparsemod.sparse.tested import CrossTestResult, FrontRanking, RankedArm
+from sparsemod.sparse.tested import CrossTestResult
 from sparsemod.store import Store
 
-__all__ = ["CrossTest", "ranking_arguments", "run_cross_test", "run_ranking"]
+__all__ = [
+    "CrossTest",
+    "How",
+    "carry_out",
+    "failures_text",
+    "run_cross_test",
+    "setting_of",
+    "spread_text",
+    "stored_experiment",
+    "training_of",
+    "whole_task",
+]
 
 _BOARD = ("flops", "target", "target_spec", "runtime")
 
@@ -91,6 +99,14 @@ class CrossTest:
         return run_cross_test(self.setup, self.config)
 
 
+@dataclass(frozen=True)
+class How:
+    """Who trains; see `RunConfig`."""
+
+    workers: int | None
+    executor: str | None
+
+
 def _setup(config: TestConfig, around: Mapping[str, Any], objects: Mapping[str, Any], where: str) -> Setup:
     """Make the search's setup that trains the arm as the test asks."""
     keys = ("pruning", "splitter", "quant_scheme", "objectives", "name", "root", "recipe", "seed")
@@ -113,11 +129,11 @@ def run_cross_test(setup: Setup, config: TestConfig) -> CrossTestResult:
         labels = read_labels(whole, collate).tolist()
     splits = make_splits(plan, len(whole), setup.groups, labels)
     trainings = [
-        _training(k, arm, found, config.epochs, _job_seed(config.seed, found))
+        training_of(k, arm, found, config.epochs, _job_seed(config.seed, found))
         for k, found in enumerate(splits)
     ]
     setting = {
-        **_setting(setup, config.epochs, len(whole)),
+        **setting_of(setup, config.epochs, len(whole)),
         "arm": dict(sorted(arm.candidate.parametrization.items())),
         "split": split,
         "n_splits": None if split == "loso" else config.n_splits,
@@ -128,7 +144,7 @@ def run_cross_test(setup: Setup, config: TestConfig) -> CrossTestResult:
     reporter = Reporter()
     with Store(setup.config.root, setup.config.name) as store, reporter:
         study = Study(store, name, setting, trainings)
-        failures = _carry_out(study, _whole_task(setup.task, whole), config, reporter, name)
+        failures = carry_out(study, whole_task(setup.task, whole), config, reporter, name)
         scores = study.scores
         csv = store.put_test(f"{name}.csv", scores_csv(scores).encode())
         result = CrossTestResult(
@@ -150,8 +166,9 @@ def run_cross_test(setup: Setup, config: TestConfig) -> CrossTestResult:
             reporter.note(str(missing))
     error, balanced = result.summary["error"], result.summary["balanced_accuracy"]
     lines = [
-        f"arm {arm.name}: test error {error.mean:.4f}{_spread(error.deviation)}, balanced accuracy "
-        f"{balanced.mean:.4f}{_spread(balanced.deviation)} over {error.n} trainings{_failed(failures)}.",
+        f"arm {arm.name}: test error {error.mean:.4f}{spread_text(error.deviation)}, balanced accuracy "
+        f"{balanced.mean:.4f}{spread_text(balanced.deviation)} over "
+        f"{error.n} trainings{failures_text(failures)}.",
         f"results   {result.csv}",
         f"all       {result.json}  (confusion matrices and settings, too)",
         *([f"picture   {result.plot}"] if result.plot else []),
@@ -160,119 +177,31 @@ def run_cross_test(setup: Setup, config: TestConfig) -> CrossTestResult:
     return result
 
 
-def run_ranking(
-    setup: Setup, seeds: int, epochs: int | None, workers: int | None, executor: str | None
-) -> FrontRanking:
-    """Train every arm of the front anew with several seeds on the search's own split, and rank them.
-
-    Args:
-        setup: Of the search.
-        seeds: How often each arm is trained.
-        epochs: Of each training; None takes the most of the search's stages.
-        workers: As in `RunConfig`; without them everything happens in this process.
-        executor: As in `RunConfig`.
-
-    Raises:
-        StoreError, CandidateError, ExecutorError, SystemExit: As `CrossTest.run`.
-    """
-    refuse_reimport()
-    experiment = _experiment(setup)
-    front = sorted(experiment.front(setup.config.constraints), key=by_error)
-    if not front:
-        raise StoreError(f"{setup.config.root / setup.config.name}.json: there is no arm on the front")
-    n_epochs = epochs or max(stage.epochs for stage in setup.config.stages)
-    task = setup.task
-    whole = joined((task.train, task.validation, task.test))
-    ends = np.cumsum([0, len(task.train), len(task.validation), len(task.test)])
-    parts = [np.arange(a, b, dtype=np.int64) for a, b in pairwise(ends)]
-    original = Split(*parts)
-    tests = () if setup.groups is None else tuple(dict.fromkeys(setup.groups[ends[2] :]))
-    trainings: list[Training] = []
-    for arm in front:
-        for k in range(seeds):
-            seed = arm_seed(setup.config.seed, _FRONT + k)
-            found = NumberedSplit(k, 0, original, tests)
-            trainings.append(_training(len(trainings), arm, found, n_epochs, seed))
-    setting = {**_setting(setup, n_epochs, len(whole)), "split": "original", "seed": setup.config.seed}
-    reporter = Reporter()
-    with Store(setup.config.root, setup.config.name) as store, reporter:
-        study = Study(store, "front", setting, trainings)
-        how = _How(workers, executor)
-        failures = _carry_out(study, _whole_task(task, whole), how, reporter, "front")
-        ranked = _ranked(front, study)
-        csv = store.put_test("front.csv", ranking_csv([(a.arm, a.scores) for a in ranked]).encode())
-    result = FrontRanking(
-        tuple(ranked), tuple(failures), setup.config.objectives, csv, csv.with_suffix(".json")
-    )
-    best = ranked[0]
-    error = best.summary["error"]
-    lines = [
-        f"best arm {best.arm}: test error {error.mean:.4f}{_spread(error.deviation)} over {error.n} trainings"
-        f"{_failed(failures)}.",
-        f"results   {result.csv}",
-        f"all       {result.json}  (every training, and settings)",
-    ]
-    reporter.result(result.table(), lines)
-    return result
-
-
-def ranking_arguments(
-    seeds: Any, epochs: Any, workers: Any, executor: Any
-) -> tuple[int, int | None, int | None, str | None]:
-    """Check the arguments of a ranking as the keys of [TEST] are.
-
-    Raises:
-        ConfigError: One is wrong.
-    """
-    others = {"pruning": False, "quant_scheme": "none", "objectives": 1, "name": "x", "root": ".", "arm": 0}
-    values = {
-        **others,
-        "epochs": 1 if epochs is None else epochs,
-        "seeds": seeds,
-        "workers": workers,
-        "executor": executor,
-    }
-    checked = TestConfig.from_mapping(values, where="rank_front(...)")
-    return checked.seeds, None if epochs is None else checked.epochs, checked.workers, checked.executor
-
-
-_FRONT = 1 << 40  # far from the numbers of arms and of cross splits, so that no seed is used twice
 _CROSS = 1 << 41
-
-
-@dataclass(frozen=True)
-class _How:
-    workers: int | None
-    executor: str | None
-
-
-def _ranked(front: Sequence[Arm], study: Study) -> list[RankedArm]:
-    scores = study.scores
-    found = [
-        RankedArm(
-            arm.name,
-            arm.evaluation.error if arm.evaluation else None,
-            tuple(s for s in scores if s.arm == arm.name),
-        )
-        for arm in front
-    ]
-    return sorted((a for a in found if a.scores), key=lambda a: a.summary["error"].mean)
+"""Seeds of cross splits are numbered from here on, far from the arms of a search."""
 
 
 def _job_seed(seed: int, found: NumberedSplit) -> int:
     return arm_seed(seed, _CROSS + (found.seed << 20) + found.fold)
 
 
-def _training(index: int, arm: Arm, found: NumberedSplit, epochs: int, seed: int) -> Training:
+def training_of(index: int, arm: Arm, found: NumberedSplit, epochs: int, seed: int) -> Training:
+    """Return a training of an arm, from scratch."""
     # Trained from scratch: whatever the arm inherited in the search has seen the samples that are tested.
     candidate = replace(arm.candidate, parent=None)
     job = Job(index=index, candidate=candidate, epochs=epochs, seed=seed, split=found.split)
     return Training(arm.name, found.seed, found.fold, found.subjects, job)
 
 
-def _carry_out(
-    study: Study, task: Task, how: TestConfig | _How, reporter: Reporter, name: str
+def carry_out(
+    study: Study, task: Task, how: TestConfig | How, reporter: Reporter, name: str
 ) -> list[Failure]:
+    """Do what is missing of a test, and return what failed.
+
+    Raises:
+        CandidateError: Every training failed.
+        SystemExit: Ctrl-C was pressed.
+    """
     total, n_missing = len(study.scores) + len(study.missing), len(study.missing)
     reporter.stage(name, total, total - n_missing, "trainings")
     try:
@@ -289,14 +218,14 @@ def _carry_out(
     return failures
 
 
-def _executor(task: Task, how: TestConfig | _How, n_jobs: int) -> Executor:
+def _executor(task: Task, how: TestConfig | How, n_jobs: int) -> Executor:
     workers = min(how.workers or 1, max(n_jobs, 1))
     if how.executor == "inline" or n_jobs == 0 or (how.executor is None and (how.workers or 1) == 1):
         return InlineExecutor(task, evaluate_split)
     return ProcessExecutor(task, workers, evaluate_split)
 
 
-def _whole_task(task: Task, whole: Any) -> Task:
+def whole_task(task: Task, whole: Any) -> Task:
     """Return the task with all samples in its training set, so that workers are sent them once."""
     return replace(task, train=whole, validation=(), test=())
 
@@ -308,7 +237,12 @@ def _collate(task: Task, arm: Arm) -> Callable[..., Any] | None:
     return lambda items: collate_fn(items, max_len=max_len)
 
 
-def _experiment(setup: Setup) -> Experiment:
+def stored_experiment(setup: Setup) -> Experiment:
+    """Return the results of the search.
+
+    Raises:
+        StoreError: There are none, they are damaged, or of another search space.
+    """
     store = Store(setup.config.root, setup.config.name)
     stored = store.read()
     if stored is None:
@@ -321,7 +255,7 @@ def _experiment(setup: Setup) -> Experiment:
 
 
 def _arm(setup: Setup, config: TestConfig) -> Arm:
-    arms = {a.name: a for a in _experiment(setup).arms}
+    arms = {a.name: a for a in stored_experiment(setup).arms}
     if config.arm not in arms:
         near = ", ".join(difflib.get_close_matches(config.arm, arms, n=3, cutoff=0.0)) or "none"
         path = setup.config.root / f"{setup.config.name}.json"
@@ -329,7 +263,8 @@ def _arm(setup: Setup, config: TestConfig) -> Arm:
     return arms[config.arm]
 
 
-def _setting(setup: Setup, epochs: int, n_samples: int) -> dict[str, Any]:
+def setting_of(setup: Setup, epochs: int, n_samples: int) -> dict[str, Any]:
+    """Return what trainings must have in common to be compared."""
     task = setup.task
     return {
         "epochs": epochs,
@@ -346,9 +281,11 @@ def _setting(setup: Setup, epochs: int, n_samples: int) -> dict[str, Any]:
     }
 
 
-def _spread(deviation: float | None) -> str:
+def spread_text(deviation: float | None) -> str:
+    """Say a deviation behind its mean."""
     return "" if deviation is None else f" ± {deviation:.4f}"
 
 
-def _failed(failures: Sequence[Failure]) -> str:
+def failures_text(failures: Sequence[Failure]) -> str:
+    """Say how many trainings failed, and why the first did."""
     return f", {len(failures)} failed ({failures[0].reason})" if failures else ""

@@ -22,6 +22,7 @@ def check_partition(splits, n_samples):
         assert sorted(tested) == list(range(n_samples))
 
 
+@pytest.mark.filterwarnings("ignore:The least populated class")
 @settings(max_examples=60)
 @given(
     data=st.data(),
@@ -98,6 +99,12 @@ def test_the_seed_decides_and_repetitions_differ():
         (Plan("groups", 5), ["a", "b", "c", "d", "a"] * 2, None, "n_splits = 5: expected at least 5 groups"),
         (Plan("groups", 2), ["a", "b", "c"] * 4, None, "expected 2 or more; take more n_splits"),
         (Plan("kfold", 20), None, None, "n_splits = 20: expected 20 samples or more, got 10"),
+        (
+            Plan("stratified", 4),
+            list("abcde") * 2,
+            [0, 1, 2, 3] * 2 + [0, 4],
+            "class 0 has 3 samples for 4 f",
+        ),
         (Plan("stratified", 3), None, [0] * 8 + [1] * 2, "class 1 has 2 samples for 3 folds"),
     ],
 )
