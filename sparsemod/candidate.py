@@ -139,6 +139,8 @@ class Evaluation:
         details: Traceback of a failed arm, never stored.
         weights: The trained float network as safetensors bytes, never stored in the experiment.
         layers: Its layer table as JSON bytes (`sparsemod.measure.layer_table`), kept beside the weights.
+        confusion: Test samples of each class (rows) by the class they are taken for; only of a cross test,
+            never stored in the experiment.
     """
 
     status: Status
@@ -154,6 +156,7 @@ class Evaluation:
     details: str = field(default="", compare=False, repr=False)
     weights: bytes | None = field(default=None, compare=False, repr=False)
     layers: bytes | None = field(default=None, compare=False, repr=False)
+    confusion: tuple[tuple[int, ...], ...] | None = None
 
     def objective(self, name: str) -> float:
         """Return one objective in its real unit; NaN when the arm failed."""

@@ -9,6 +9,7 @@ from sparsemod.cli.guard import one_line_errors
 from sparsemod.cli.report import report
 from sparsemod.cli.sensitivity import sensitivity
 from sparsemod.cli.targets import targets
+from sparsemod.cli.test import test
 
 __all__ = ["app"]
 
@@ -17,6 +18,7 @@ COMMANDS = (
     targets,
     analyze,
     sensitivity,
+    test,
 )
 """In the order in which `--help` lists them; a function's name is its command's."""
 
