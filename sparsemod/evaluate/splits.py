@@ -55,4 +55,4 @@ def evaluate_split(task: Task, job: Job) -> Evaluation:
     n_samples = sum(map(sum, counts))
     right = sum(row[k] for k, row in enumerate(counts))
     test_error = 1.0 - right / n_samples if n_samples else None
-    return replace(evaluation, test_error=test_error, confusion=counts, weights=None)
+    return replace(evaluation, test_error=test_error, confusion=counts, weights=None, layers=None)
