@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from sparsemod.candidate import Parametrization, Resources
 from sparsemod.errors import CandidateError, DataError, StoreError
@@ -13,6 +14,7 @@ from sparsemod.evaluate.build import NAMES, load_weights, opened
 from sparsemod.evaluate.evaluation import predict
 from sparsemod.sparse.setup import Setup
 from sparsemod.store import Store
+from sparsemod.train.data import TensorData
 
 __all__ = ["ResourceCache", "arm_seed", "check_data", "stored_weights"]
 
@@ -59,17 +61,21 @@ def check_data(setup: Setup) -> None:
     """Open all three data sets, so that what is wrong with one is said now and not after the search.
 
     Raises:
-        DataError: One cannot be used, or their inputs differ in shape.
+        DataError: One cannot be used, holds inputs that are not finite, or their inputs differ in shape.
     """
     task = setup.task
     parametrization = setup.space.repair({}, np.random.default_rng(0)) if task.splitter else {}
     shapes = {}
     for part, name in NAMES.items():
         try:
-            shapes[name] = opened(task, part, parametrization).input_shape
+            data = opened(task, part, parametrization)
+            shapes[name] = data.input_shape
         except CandidateError as error:
             if not task.splitter:  # with it, another max_len may do better
                 raise DataError(f"the {name} set: {error}") from error
+        else:
+            if isinstance(data, TensorData):
+                _check_finite(data.x, name)
     if task.collate_fn is None:
         for name, shape in shapes.items():
             if shape != shapes["training"]:
@@ -77,6 +83,16 @@ def check_data(setup: Setup) -> None:
                     f"the {name} set: expected inputs of shape {shapes['training']} like the training set's, "
                     f"got {shape}"
                 )
+
+
+def _check_finite(x: Tensor, name: str) -> None:
+    bad = ~x.flatten(1).isfinite().all(1)
+    if bool(bad.any()):
+        first = int(bad.nonzero()[0])
+        raise DataError(
+            f"the {name} set: expected finite inputs, got NaN or infinity in {int(bad.sum())} of {len(x)} "
+            f"samples, the first is number {first}"
+        )
 
 
 def stored_weights(store: Store, name: str) -> tuple[bytes | None, str]:

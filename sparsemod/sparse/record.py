@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from sparsemod.config import RunConfig
+from sparsemod.evaluate.task import Task
 
 __all__ = ["check_same_run", "run_record"]
 
@@ -23,11 +24,15 @@ _FIXED = (
     "target",
     "clock_hz",
     "recipe",
+    "classes",
+    "samples",
+    "net",
 )
+_ADDED = ("classes", "samples", "net")  # not in the records of earlier versions
 _PACKAGES = ("sparsemod", "torch", "ax-platform", "botorch", "numpy", "scikit-learn")
 
 
-def run_record(config: RunConfig, target: str, clock_hz: float, recipe: str | None = None) -> dict[str, Any]:
+def run_record(config: RunConfig, task: Task) -> dict[str, Any]:
     """Return the content of `run.json` for a run that begins or goes on now."""
     return {
         "name": config.name,
@@ -35,10 +40,13 @@ def run_record(config: RunConfig, target: str, clock_hz: float, recipe: str | No
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
         "threads_per_worker": 1,
-        "target": target,
-        "clock_hz": clock_hz,
+        "target": task.target.name,
+        "clock_hz": task.target.clock_hz,
         "seed": config.seed,
-        "recipe": recipe,
+        "recipe": task.recipe,
+        "classes": task.classes,
+        "samples": [len(task.train), len(task.validation), len(task.test)],
+        "net": getattr(task.net, "__qualname__", type(task.net).__name__),
         "configuration": config.model_dump(mode="json"),
     }
 
@@ -48,6 +56,8 @@ def check_same_run(stored: Mapping[str, Any] | None, now: Mapping[str, Any]) -> 
     if stored is None:
         return None
     for key in _FIXED:
+        if key in _ADDED and key not in stored:
+            continue
         was, is_now = _setting(stored, key), _setting(now, key)
         if was != is_now:
             if key == "recipe":

@@ -121,8 +121,7 @@ def run(setup: Setup, reporter: Reporter) -> RunResult:
 def _open(setup: Setup, store: Store) -> Experiment:
     config = setup.config
     stored = store.read()
-    task = setup.task
-    record = run_record(config, task.target.name, task.target.clock_hz, task.recipe)
+    record = run_record(config, setup.task)
     earlier = store.read_run()
     if stored is None:
         experiment = Experiment(config.name, setup.space.ax, config.objectives)

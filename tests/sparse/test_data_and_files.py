@@ -1,6 +1,7 @@
 """Data that no search can use are refused before it begins; damaged files cost as little as they can."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -63,6 +64,10 @@ def run(root, **changes):
         (
             {"datasets": [TRAIN, VALIDATION, Unreadable()]},
             "^the test set: dataset raised OSError: cannot read image 17$",
+        ),
+        (
+            {"datasets": [TRAIN, TensorDataset(torch.where(Y.view(-1, 1, 1, 1) == 1, math.nan, X), Y), TEST]},
+            r"^the validation set: expected finite inputs, got NaN or infinity in \d+ of \d+ samples",
         ),
         ({"collate_fn": raising_collate}, "^the training set: collate_fn raised ValueError: no$"),
     ],

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from ax.core.parameter import FixedParameter, ParameterType
 from ax.core.search_space import SearchSpace
-from tiny_problem import FailingNet, FateNet, arguments, search_space
+from tiny_problem import FailingNet, FateNet, arguments, datasets, search_space
 
 from sparsemod import Sparse, SparseExperiment
 from sparsemod.candidate import OBJECTIVES, Status
@@ -164,6 +164,10 @@ def test_going_on_with_another_search_is_refused(tmp_path):
         run(tmp_path, r1=1, r2=0, r3=0, search_space=search_space(filters=30))
     with pytest.raises(StoreError, match="seed = 0, now it is 1"):
         run(tmp_path, r1=1, r2=0, r3=0, seed=1)
+    with pytest.raises(StoreError, match=r"samples = \[32, 32, 32\], now it is \[40, 40, 40\]"):
+        run(tmp_path, r1=1, r2=0, r3=0, datasets=datasets(120))
+    with pytest.raises(StoreError, match="net = Net, now it is FailingNet"):
+        run(tmp_path, r1=1, r2=0, r3=0, net=FailingNet)
     run(tmp_path, r1=1, r2=0, r3=0, seed=1, resume=False)
     assert list((tmp_path / "previous-1").glob("tiny.json"))
 
