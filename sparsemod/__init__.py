@@ -26,10 +26,15 @@ if TYPE_CHECKING:
     from sparsemod.sparse.experiment import SparseExperiment
     from sparsemod.sparse.run import RunResult
     from sparsemod.sparse.sparse import Sparse
+    from sparsemod.sparse.tested import CrossTestResult, FrontRanking
+    from sparsemod.sparse.testing import CrossTest
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CrossTest": "sparsemod.sparse.testing",
+    "CrossTestResult": "sparsemod.sparse.tested",
+    "FrontRanking": "sparsemod.sparse.tested",
     "RunResult": "sparsemod.sparse.run",
     "Sparse": "sparsemod.sparse.sparse",
     "SparseExperiment": "sparsemod.sparse.experiment",
@@ -38,9 +43,12 @@ _HOMES = {
 __all__ = [
     "CandidateError",
     "ConfigError",
+    "CrossTest",
+    "CrossTestResult",
     "DataError",
     "ExecutorError",
     "ExhaustedError",
+    "FrontRanking",
     "InfeasibleError",
     "RunResult",
     "SpaceError",

@@ -138,6 +138,8 @@ class Evaluation:
         seconds: Wall time.
         details: Traceback of a failed arm, never stored.
         weights: The trained float network as safetensors bytes, never stored in the experiment.
+        confusion: Test samples of each class (rows) by the class they are taken for; only of a cross test,
+            never stored in the experiment.
     """
 
     status: Status
@@ -152,6 +154,7 @@ class Evaluation:
     seconds: float = field(default=0.0, compare=False)
     details: str = field(default="", compare=False, repr=False)
     weights: bytes | None = field(default=None, compare=False, repr=False)
+    confusion: tuple[tuple[int, ...], ...] | None = None
 
     def objective(self, name: str) -> float:
         """Return one objective in its real unit; NaN when the arm failed."""

@@ -43,7 +43,7 @@ class Store:
         StoreError: `name` cannot be the name of a file.
 
     Attributes:
-        root, csv_path, json_path, run_path, models_path: Where everything is.
+        root, csv_path, json_path, run_path, models_path, tests_path: Where everything is.
     """
 
     def __init__(self, root: str | Path, name: str) -> None:
@@ -55,6 +55,7 @@ class Store:
         self.json_path = self.root / f"{name}.json"
         self.run_path = self.root / "run.json"
         self.models_path = self.root / "models"
+        self.tests_path = self.root / "tests"
         self._lock: int | None = None
 
     def __enter__(self) -> Store:
@@ -108,6 +109,8 @@ class Store:
             for path in (self.json_path, self.csv_path, self.run_path):
                 _partial(path).unlink(missing_ok=True)
             for path in self.models_path.glob(".*.safetensors.partial"):
+                path.unlink()
+            for path in self.tests_path.glob(".*.partial"):
                 path.unlink()
 
     def save(self, results: bytes, table: str) -> None:
@@ -175,6 +178,31 @@ class Store:
             raise StoreError(f"expected the name of an arm like '12_0', got {arm!r}")
         return self.models_path / f"{arm}.safetensors"
 
+    def put_test(self, file: str, content: bytes) -> Path:
+        """Write a file of a test, `tests/<file>`, and return where it is.
+
+        Raises:
+            StoreError: `file` is no plain file name, or it cannot be written.
+        """
+        path = self._test_path(file)
+        with _story(self.tests_path, "cannot be used"):
+            self.tests_path.mkdir(exist_ok=True)
+        self._write(path, content)
+        return path
+
+    def read_test(self, file: str) -> bytes | None:
+        """Return the content of a file of a test, or None when there is none.
+
+        Raises:
+            StoreError: `file` is no plain file name, or it cannot be read.
+        """
+        return _read(self._test_path(file))
+
+    def _test_path(self, file: str) -> Path:
+        if not _NAME.fullmatch(file):
+            raise StoreError(f"expected the name of a file, got {file!r}")
+        return self.tests_path / file
+
     def write_run(self, record: Mapping[str, Any]) -> None:
         """Write `run.json`: versions, seed, configuration, timing. The name of the run is added.
 
@@ -230,6 +258,8 @@ class Store:
                 yield path
         if any(self.models_path.iterdir()):
             yield self.models_path
+        if self.tests_path.exists():
+            yield self.tests_path
 
     def _move_to(self, moving: Path) -> Path:
         target = moving.with_name(moving.name[1:])

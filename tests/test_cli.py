@@ -153,3 +153,48 @@ def test_the_example_makes_its_search():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=HERE)
     assert done.stdout == "digits\n", done.stderr
     assert len((folder / "main.py").read_text().splitlines()) <= 40
+
+
+TESTED = MAIN.replace("pruning=True, morph", "groups=[k % 3 for k in range(96)], morph")
+
+
+@pytest.fixture
+def tested(search):
+    folder, arm = search
+    (folder / "tested.py").write_text(TESTED)
+    return folder / "results", arm, ("--problem", folder / "tested.py")
+
+
+def test_an_arm_is_tested_over_its_subjects(tested):
+    root, arm, problem = tested
+    result = call("test", root, "--arm", arm, *problem)
+    assert result.exit_code == 0, result.output
+    assert f"Test of arm {arm}: loso" in result.output
+    assert {p.name for p in (root / "tests").glob(f"{arm}-loso*")} == {
+        f"{arm}-loso{end}" for end in (".csv", ".json", ".png", "-confusion.csv")
+    }
+    assert len((root / "tests" / f"{arm}-loso.csv").read_text().splitlines()) == 1 + 3 + 2
+
+
+def test_the_front_is_ranked(tested):
+    root, arm, problem = tested
+    result = call("test", root, "--front", "--seeds", "2", *problem)
+    assert result.exit_code == 0, result.output
+    assert "Front by mean test error" in result.output
+    assert arm in (root / "tests" / "front.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--arm", "99_0"], "there is no arm '99_0'; the nearest names are "),
+        ([], "missing argument arm"),
+        (["--front", "--arm", "0_0"], "--front: trains on the search's own split"),
+        (["--arm", "0_0", "--split", "kfold", "--folds", "1"], "n_splits: expected an integer of 2 or more"),
+    ],
+)
+def test_what_is_wrong_with_a_test_is_one_line(tested, options, words):
+    root, _, problem = tested
+    result = call("test", root, *options, *problem)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert words in result.stderr

@@ -388,3 +388,13 @@ def test_any_test_section_gives_a_configuration_or_one_line(mapping):
         config.TestConfig.from_mapping({**TEST_SECTION, **mapping})
     except ConfigError as error:
         assert len(str(error).splitlines()) == 1
+
+
+def test_the_test_section_has_defaults():
+    test = config.TestConfig.from_mapping(TEST_SECTION)
+    assert (test.split, test.n_splits, test.seeds, test.validation) == (None, 5, 1, 0.2)
+    assert (test.recipe, test.workers, test.executor, test.seed) == (None, None, None, 0)
+    text = {"split": "LOSO", "n_splits": "3", "seeds": "2", "validation": "0.25", "recipe": "r.yaml"}
+    test = config.TestConfig.from_mapping({**TEST_SECTION, **text})
+    assert (test.split, test.n_splits, test.seeds, test.validation) == ("loso", 3, 2, 0.25)
+    assert test.recipe == "r.yaml"

@@ -10,9 +10,12 @@ import sparsemod
 NAMES = [
     "CandidateError",
     "ConfigError",
+    "CrossTest",
+    "CrossTestResult",
     "DataError",
     "ExecutorError",
     "ExhaustedError",
+    "FrontRanking",
     "InfeasibleError",
     "RunResult",
     "SpaceError",

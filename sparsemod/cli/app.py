@@ -7,12 +7,14 @@ import typer
 from sparsemod.cli.guard import one_line_errors
 from sparsemod.cli.sensitivity import sensitivity
 from sparsemod.cli.targets import targets
+from sparsemod.cli.test import test
 
 __all__ = ["app"]
 
 COMMANDS = (
     targets,
     sensitivity,
+    test,
 )
 """In the order in which `--help` lists them; a function's name is its command's."""
 

@@ -20,6 +20,7 @@ from sparsemod.config.values import (
     expected,
     file_stem,
     folder,
+    fraction,
     integer,
     objectives,
     positive_number,
@@ -30,7 +31,7 @@ from sparsemod.config.values import (
 )
 from sparsemod.errors import ConfigError
 
-__all__ = ["RunConfig", "StageConfig", "TargetConfig", "TestConfig"]
+__all__ = ["RunConfig", "StageConfig", "TargetConfig", "TestConfig", "board", "trains"]
 
 _SCHEMES = ("post", "dynamic", "both", "qat", "none")
 _STRATEGIES = ("sobol", "bayes", "morph")
@@ -52,6 +53,10 @@ Executor = Annotated[Literal["inline", "processes"] | None, _optional(choice("in
 Objectives = Annotated[tuple[str, ...], BeforeValidator(objectives)]
 Limits = Annotated[Constraints, BeforeValidator(constraints)]
 RecipeSource = Annotated[str | None, _optional(recipe)]
+SplitName = Annotated[
+    Literal["loso", "kfold", "stratified", "groups"] | None,
+    _optional(choice("loso", "kfold", "stratified", "groups")),
+]
 Stem = Annotated[str, BeforeValidator(file_stem)]
 Folder = Annotated[Path, BeforeValidator(folder)]
 
@@ -168,8 +173,8 @@ class RunConfig(Checked):
                 return (
                     f"epochs{n}: expected an integer of 1 or more for the r{n} = {stage.rounds} rounds, got 0"
                 )
-        if self.executor == "inline" and (self.workers or 1) > 1:
-            return f"workers: executor = inline runs in this process, so expected 1, got {self.workers}"
+        if wrong := _executor_contradiction(self.executor, self.workers):
+            return wrong
         if self.target is not None and self.target_spec is not None:
             return f"target: '{self.target}' is named, but [TARGET] describes another one; keep one of them"
         if self.flops is None and self.target is None and self.target_spec is None:
@@ -202,6 +207,12 @@ class RunConfig(Checked):
         return cls.from_mapping(values | overrides, where=f"{path} [TRAIN]")
 
 
+def _executor_contradiction(executor: str | None, workers: int | None) -> str | None:
+    if executor == "inline" and (workers or 1) > 1:
+        return f"workers: executor = inline runs in this process, so expected 1, got {workers}"
+    return None
+
+
 class TestConfig(Checked):
     """The configuration of a test of one arm, the section [TEST].
 
@@ -209,6 +220,13 @@ class TestConfig(Checked):
         pruning, splitter, quant_scheme, objectives, name, root: As in `RunConfig`.
         epochs: Epochs that each split is trained for.
         arm: Name of the arm.
+        recipe: As in `RunConfig`.
+        split: ``loso`` (leave one subject out), ``kfold``, ``stratified`` or ``groups``; None decides by
+            whether there are groups: ``loso`` with them, ``stratified`` without.
+        n_splits: Folds of all but ``loso``.
+        seeds: How often the whole is repeated, each time with other folds and another training.
+        validation: Share of what is not tested that chooses the best epoch and is not trained on.
+        workers, executor, seed: As in `RunConfig`; without workers, everything in this process.
     """
 
     __test__: ClassVar[bool] = False  # its name makes pytest take it for a test
@@ -221,6 +239,18 @@ class TestConfig(Checked):
     root: Folder
     epochs: Positive
     arm: Annotated[str, BeforeValidator(arm_name)]
+    recipe: RecipeSource = None
+    split: SplitName = None
+    n_splits: Annotated[int, BeforeValidator(integer(2))] = 5
+    seeds: Positive = 1
+    validation: Annotated[float, BeforeValidator(fraction)] = 0.2
+    workers: Annotated[int | None, _optional(integer(1))] = None
+    executor: Executor = None
+    seed: Seed = 0
+
+    def contradiction(self) -> str | None:
+        """Say which values contradict each other."""
+        return _executor_contradiction(self.executor, self.workers)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str] = "config.cfg", **overrides: Any) -> Self:
@@ -240,6 +270,29 @@ class TestConfig(Checked):
             )
         values = _with_defaults(path, sections, "TEST", _FILE_KEYS["TEST"])
         return cls.from_mapping(values | overrides, where=f"{path} [TEST]")
+
+
+def trains(path: str | os.PathLike[str]) -> bool:
+    """Say what a file's switch in [DEFAULT] asks for: a search (so without a switch, too) or a test.
+
+    Raises:
+        ConfigError: If the file cannot be read, or anything but the values of the other sections is wrong.
+    """
+    return _train(path, _checked_sections(path)) is not False
+
+
+def board(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the keys of a file's [TRAIN] (or [DEFAULT]) and [TARGET] that say what a net is measured for.
+
+    Raises:
+        ConfigError: If the file cannot be read, or [TARGET] is wrong.
+    """
+    sections = _checked_sections(path)
+    known = {**sections.get(DEFAULT, {}), **sections.get("TRAIN", {})}
+    values: dict[str, Any] = {key: known[key] for key in ("flops", "target", "runtime") if key in known}
+    if "TARGET" in sections:
+        values["target_spec"] = TargetConfig.from_mapping(sections["TARGET"], where=f"{path} [TARGET]")
+    return values
 
 
 _FILE_KEYS = {

@@ -23,6 +23,7 @@ __all__ = [
     "constraints",
     "file_stem",
     "folder",
+    "fraction",
     "integer",
     "objectives",
     "positive_number",
@@ -84,6 +85,17 @@ def positive_number(value: object) -> float:
         number = math.nan
     if not (math.isfinite(number) and number > 0):
         raise expected("a number above 0", value)
+    return number
+
+
+def fraction(value: object) -> float:
+    """Read a number between 0 and 1, both excluded."""
+    try:
+        number = positive_number(value)
+    except ValueError:
+        number = 1.0
+    if number >= 1.0:
+        raise expected("a number between 0 and 1", value)
     return number
 
 

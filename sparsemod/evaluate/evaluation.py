@@ -33,9 +33,9 @@ from sparsemod.measure.operators import lower
 from sparsemod.measure.resources import measure
 from sparsemod.train.data import Data, Inputs
 from sparsemod.train.inherit import inherit
-from sparsemod.train.trainer import FitResult, Hook, TorchTrainer, accuracy, settings
+from sparsemod.train.trainer import FitResult, Hook, TorchTrainer, accuracy, confusion, settings
 
-__all__ = ["Job", "Task", "evaluate", "predict", "quantized", "test_error"]
+__all__ = ["Job", "Task", "evaluate", "predict", "quantized", "test_confusion", "test_error"]
 
 N_CALIBRATION = 256
 
@@ -113,14 +113,29 @@ def test_error(task: Task, candidate: Candidate, weights: bytes, seed: int) -> f
         CandidateError: The user's code raised.
         StoreError: The weights are unreadable or belong to another network.
     """
-    parametrization = candidate.parametrization
-    with memory_guard("the network"):
-        net = rebuild(task, parametrization, weights, seed)
-        train, test = opened(task, "train", parametrization), opened(task, "test", parametrization)
-        return _shipped_error(task, net, train, test, seed)
+    data = opened(task, "test", candidate.parametrization)
+    shipped = _shipped(task, candidate, weights, seed)
+    with memory_guard("the network"), reproducible(task.device, seed):
+        return 1.0 - accuracy(shipped, data)
 
 
 test_error.__test__ = False  # type: ignore[attr-defined]  # test runners collect functions by this prefix
+
+
+def test_confusion(
+    task: Task, candidate: Candidate, weights: bytes, seed: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return how many test samples of each class (rows) the net that would ship takes for which.
+
+    The share off the diagonal is `test_error`; arguments and errors are the same.
+    """
+    data = opened(task, "test", candidate.parametrization)
+    shipped = _shipped(task, candidate, weights, seed)
+    with memory_guard("the network"), reproducible(task.device, seed):
+        return confusion(shipped, data, task.classes)
+
+
+test_confusion.__test__ = False  # type: ignore[attr-defined]
 
 
 def quantized(task: Task, net: nn.Module, train: Data, seed: int) -> QuantizedNet:
@@ -214,6 +229,13 @@ def _tensor(example: Inputs) -> Tensor:
             f"structured pruning needs inputs that are tensors, got {type(example).__name__}"
         )
     return example
+
+
+def _shipped(task: Task, candidate: Candidate, weights: bytes, seed: int) -> QuantizedNet:
+    parametrization = candidate.parametrization
+    with memory_guard("the network"):
+        net = rebuild(task, parametrization, weights, seed)
+        return quantized(task, net, opened(task, "train", parametrization), seed)
 
 
 def _shipped_error(task: Task, net: nn.Module, train: Data, data: Data, seed: int) -> float:

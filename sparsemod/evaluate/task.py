@@ -10,9 +10,11 @@ from sparsemod.candidate import Candidate
 from sparsemod.measure.targets import Target
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import nn
 
-__all__ = ["Job", "Task"]
+__all__ = ["Job", "Split", "Task"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,15 @@ class Task:
     device: str = "cpu"
 
 
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Which samples of a data set train, choose the best epoch, and test: the numbers of each, ascending."""
+
+    train: NDArray[np.int64]
+    validation: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class Job:
     """One candidate to evaluate.
@@ -66,6 +77,7 @@ class Job:
         epochs: How many epochs to train.
         seed: Seeds everything that is random in the evaluation.
         parent_weights: Weights to inherit, as safetensors bytes, or None to train from scratch.
+        split: For `evaluate_split`: how to part the task's training set, which holds all samples.
     """
 
     index: int
@@ -73,3 +85,4 @@ class Job:
     epochs: int
     seed: int
     parent_weights: bytes | None = field(default=None, repr=False)
+    split: Split | None = field(default=None, repr=False)

@@ -14,6 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from sparsemod.candidate import Arm, Resources, Status
+from sparsemod.crosstest.scores import Score
+from sparsemod.crosstest.study import Failure
 
 __all__ = ["Reporter", "by_error", "format_bytes", "format_seconds", "front_table"]
 
@@ -133,12 +135,12 @@ class Reporter:
         """Say something to the person, in one line."""
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def stage(self, name: str, total: int, done: int) -> None:
-        """A stage begins (or goes on behind `done` arms of an earlier start)."""
+    def stage(self, name: str, total: int, done: int, what: str = "arms") -> None:
+        """A stage begins (or goes on behind `done` of an earlier start)."""
         self._stage, self._total, self._done = name, total, done
         self._task = self._bars.add_task(name, total=total, completed=done, state="")
         if done:
-            self.note(f"{name}: {done} of {total} arms are there already")
+            self.note(f"{name}: {done} of {total} {what} are there already")
 
     def arm(self, arm: Arm, front: Sequence[Arm], feasible_share: float) -> None:
         """One arm has been evaluated."""
@@ -158,6 +160,21 @@ class Reporter:
                 self.note(evaluation.details.rstrip())
         elif not self.console.is_terminal and evaluation.resources is not None:
             self.note(f"{place}: error {evaluation.error:.4f}, {_cost(evaluation.resources)}  [{state}]")
+
+    def training(self, result: Score | Failure) -> None:
+        """One training of a test is done."""
+        self._done += 1
+        if self._task is not None:
+            self._bars.update(self._task, completed=self._done)
+        place = f"{self._stage} {self._done}/{self._total}  arm {result.arm}, seed {result.seed}"
+        place += f", fold {result.fold}"
+        if isinstance(result, Failure):
+            self.note(f"{place} failed: {result.reason}")
+            return
+        if not self.console.is_terminal:
+            subjects = f", tested {' '.join(result.subjects[:4])}" if result.subjects else ""
+            shares = f"test error {result.error:.4f}, balanced accuracy {result.balanced_accuracy:.4f}"
+            self.note(f"{place}{subjects}: {shares}")
 
     def end_stage(self) -> None:
         """A stage is over, perhaps before its last round."""

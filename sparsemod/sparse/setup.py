@@ -20,13 +20,14 @@ from sparsemod.evaluate.evaluation import Task
 from sparsemod.measure.targets import limits, resolve_target
 from sparsemod.space.morphisms import check_morphisms
 from sparsemod.space.space import Space
+from sparsemod.sparse.groups import group_names
 from sparsemod.sparse.recipe import checked_recipe
 
 __all__ = ["OBJECTS", "REQUIRED_OBJECTS", "Setup", "prepare", "split_arguments"]
 
 # The arguments that are Python objects; everything else is a key of the configuration.
 REQUIRED_OBJECTS = ("datasets", "classes", "search_space", "net")
-OBJECTS = (*REQUIRED_OBJECTS, "quant_params", "collate_fn", "morpher_ops", "trainer")
+OBJECTS = (*REQUIRED_OBJECTS, "quant_params", "collate_fn", "morpher_ops", "trainer", "groups")
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,24 @@ class Setup:
     space: Space
     task: Task
     morphisms: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]
+    groups: tuple[str, ...] | None = None
+    """The subject of each sample of the training, validation and test set, one behind the other."""
 
 
-def split_arguments(arguments: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_arguments(
+    arguments: Mapping[str, Any], where: str, keys: Sequence[str] = RunConfig.keys()
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Part keyword arguments into configuration keys and Python objects.
+
+    Args:
+        arguments: As they were given.
+        where: What an error begins with.
+        keys: The configuration keys that are known.
 
     Raises:
         ConfigError: An argument is unknown, or a required object is missing.
     """
-    known = {*RunConfig.keys(), *OBJECTS}
+    known = {*keys, *OBJECTS}
     for name in arguments:
         if name not in known:
             raise ConfigError(f"{where}: unknown argument '{name}'{nearest(name, known)}")
@@ -94,7 +104,9 @@ def prepare(config: RunConfig, objects: Mapping[str, Any], where: str) -> Setup:
         device="cuda" if torch.cuda.is_available() else "cpu",
     )
     constraints = _constraints(limits(target, config.runtime), config.constraints)
-    return Setup(config.model_copy(update={"constraints": constraints}), space, task, morphisms)
+    sizes = (len(train), len(validation), len(test))
+    groups = group_names(objects.get("groups"), sizes, where)
+    return Setup(config.model_copy(update={"constraints": constraints}), space, task, morphisms, groups)
 
 
 def _constraints(board: Constraints, own: Constraints) -> Constraints:

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from torch import nn
 
-from sparsemod.config import RunConfig
+from sparsemod.config import RunConfig, TestConfig
+from sparsemod.config.models import trains
+from sparsemod.errors import ConfigError, nearest
 from sparsemod.evaluate.worker import refuse_reimport
 from sparsemod.sparse.progress import Reporter
 from sparsemod.sparse.run import RunResult, run
-from sparsemod.sparse.setup import prepare, split_arguments
+from sparsemod.sparse.setup import Setup, prepare, split_arguments
 
 if TYPE_CHECKING:
     from sparsemod.sparse.sensitivity import Analysis, Kind
+    from sparsemod.sparse.tested import CrossTestResult, FrontRanking
+    from sparsemod.sparse.testing import CrossTest
 
 __all__ = ["Sparse"]
 
@@ -32,6 +36,7 @@ class SparseObjects(TypedDict, total=False):
     collate_fn: Callable[..., Any] | None
     morpher_ops: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] | None
     trainer: Any
+    groups: Any
 
 
 class SparseArguments(SparseObjects, total=False):
@@ -83,6 +88,8 @@ class Sparse:
               inputs and labels.
             - ``quant_params``: module types for the schemes ``dynamic`` and ``both``.
             - ``trainer``: a class with the `sparsemod.train.trainer.Trainer` methods.
+            - ``groups``: the subject of each sample, integers or texts, as (training, validation, test) like
+              the data sets or one behind the other. Only tests by cross splits look at it.
 
             Everything else is a key of the configuration file and means the same: ``r1 r2 r3 epochs1 epochs2
             epochs3 name root objectives batch_size morphisms pruning debug flops quant_scheme splitter recipe
@@ -103,6 +110,8 @@ class Sparse:
         Sparse(...): unknown argument 'epoch1' (did you mean 'epochs1'?)
     """
 
+    _test: CrossTest | None = None
+
     def __init__(self, **arguments: Unpack[SparseArguments]) -> None:
         settings, objects = split_arguments(arguments, "Sparse(...)")
         config = RunConfig.from_mapping(settings, where="Sparse(...)")
@@ -112,9 +121,18 @@ class Sparse:
     def from_config(cls, path: str | Path = "config.cfg", **objects: Unpack[SparseObjects]) -> Sparse:
         """Make a search from the [TRAIN] section of a configuration file and the Python objects.
 
+        Where the file says ``train = false``, `run_sparse` runs the test of [TEST] instead.
+
         Raises:
             ConfigError: As above, or the file cannot be read.
         """
+        if not trains(path):
+            from sparsemod.sparse.testing import CrossTest
+
+            tested = cls.__new__(cls)
+            tested._test = CrossTest.from_config(path, **objects)
+            tested._setup = tested._test.setup
+            return tested
         settings, checked = split_arguments(objects, "Sparse.from_config(...)")
         config = RunConfig.from_file(path, **settings)
         sparse = cls.__new__(cls)
@@ -126,11 +144,13 @@ class Sparse:
         """The checked configuration, limits of the target included."""
         return self._setup.config
 
-    def run_sparse(self) -> RunResult:
+    def run_sparse(self) -> RunResult | CrossTestResult:
         """Run the three stages, or what is left of them, and show the front.
 
+        With ``train = false`` in the configuration file: run the test of [TEST], see `CrossTest.run`.
+
         Returns:
-            The arms, the front and the paths of the files.
+            The arms, the front and the paths of the files; of a test its scores and the paths of its files.
 
         Raises:
             StoreError: The results folder cannot be used, or holds another search.
@@ -138,6 +158,8 @@ class Sparse:
             ExecutorError: Work cannot be handed to the workers.
             SystemExit: Ctrl-C was pressed; the state is saved.
         """
+        if self._test is not None:
+            return self._test.run()
         refuse_reimport()
         reporter = Reporter(debug=self.config.debug)
         result = run(self._setup, reporter)
@@ -183,8 +205,77 @@ class Sparse:
         """
         from sparsemod.sparse.sensitivity import sensitivity_of
 
-        config = self.config if root is None else self.config.model_copy(update={"root": Path(root)})
-        return sensitivity_of(replace(self._setup, config=config), arm, kind, target)
+        return sensitivity_of(self._rooted(root), arm, kind, target)
+
+    def cross_test(
+        self, arm: str | None = None, *, root: str | Path | None = None, **settings: Any
+    ) -> CrossTestResult:
+        """Train an arm anew over cross splits of all the data, and score it; see docs/test-mode.md.
+
+        Args:
+            arm: Its name, for example ``"12_0"``; with ``train = false`` that of [TEST] by default.
+            root: The results folder, if it is not where the search writes.
+            **settings: ``split``, ``n_splits``, ``seeds``, ``validation``, ``epochs``, ``workers``,
+                ``executor`` and ``seed`` as in [TEST]. A search trains for the most epochs of its stages by
+                default.
+
+        Raises:
+            ConfigError: A setting is unknown or wrong, or there is no arm.
+            StoreError, DataError, CandidateError, ExecutorError, SystemExit: As `CrossTest.run`.
+        """
+        from sparsemod.sparse.testing import run_cross_test
+
+        known = ("split", "n_splits", "seeds", "validation", "epochs", "workers", "executor", "seed")
+        if unknown := [key for key in settings if key not in known]:
+            raise ConfigError(f"cross_test(...): unknown argument '{unknown[0]}'{nearest(unknown[0], known)}")
+        if arm is not None:
+            settings["arm"] = arm
+        if self._test is not None:
+            values = self._test.config.model_dump() | settings
+        elif arm is None:
+            raise ConfigError("cross_test(...): missing argument arm, for example '12_0'")
+        else:
+            keys = ("pruning", "splitter", "quant_scheme", "objectives", "name", "root", "recipe", "seed")
+            values = {
+                **{key: getattr(self.config, key) for key in keys},
+                "epochs": max(stage.epochs for stage in self.config.stages),
+                **settings,
+            }
+        return run_cross_test(self._rooted(root), TestConfig.from_mapping(values, where="cross_test(...)"))
+
+    def rank_front(
+        self,
+        seeds: int = 5,
+        *,
+        root: str | Path | None = None,
+        epochs: int | None = None,
+        workers: int | None = None,
+        executor: str | None = None,
+    ) -> FrontRanking:
+        """Train every arm of the front anew with several seeds, and rank them by their mean test error.
+
+        The training, validation and test set are those of the search.
+
+        Args:
+            seeds: How often each is trained, 1 or more.
+            root: The results folder, if it is not where the search writes.
+            epochs: Of each training; by default the most of the search's stages.
+            workers: Processes that train; by default it happens in this one.
+            executor: ``inline`` or ``processes``; by default what `workers` says.
+
+        Raises:
+            ConfigError: An argument is wrong.
+            StoreError, CandidateError, ExecutorError, SystemExit: As `CrossTest.run`.
+        """
+        from sparsemod.sparse.testing import ranking_arguments, run_ranking
+
+        how = ranking_arguments(seeds, epochs, workers, executor)
+        return run_ranking(self._rooted(root), *how)
+
+    def _rooted(self, root: str | Path | None) -> Setup:
+        if root is None:
+            return self._setup
+        return replace(self._setup, config=self.config.model_copy(update={"root": Path(root)}))
 
     def _next_steps(self, result: RunResult) -> list[str]:
         failed = sum(a.status == "failed" for a in result.arms)

@@ -15,7 +15,17 @@ from sparsemod.train.data import Batch, Data
 from sparsemod.train.hooks import Hook
 from sparsemod.train.settings import TrainSettings, settings
 
-__all__ = ["Epoch", "FitResult", "Hook", "TorchTrainer", "TrainSettings", "Trainer", "accuracy", "settings"]
+__all__ = [
+    "Epoch",
+    "FitResult",
+    "Hook",
+    "TorchTrainer",
+    "TrainSettings",
+    "Trainer",
+    "accuracy",
+    "confusion",
+    "settings",
+]
 
 Forward = Callable[[Inputs], Tensor]
 Loss = Callable[[Tensor, Inputs, Tensor], Tensor]
@@ -132,6 +142,25 @@ def accuracy(forward: Forward, data: Data, batch_size: int = EVALUATION_BATCH_SI
             n_right = n_right + (forward(x).argmax(dim=1) == y).sum()
             n_samples += len(y)
     return int(n_right) / n_samples if n_samples else 0.0
+
+
+def confusion(
+    forward: Forward, data: Data, classes: int, batch_size: int = EVALUATION_BATCH_SIZE
+) -> tuple[tuple[int, ...], ...]:
+    """Return how many samples of each class (rows) have their largest logit at which class (columns).
+
+    Args:
+        forward: As for `accuracy`.
+        data: What to count.
+        classes: Number of classes.
+        batch_size: As for `accuracy`.
+    """
+    counts = torch.zeros(classes * classes, dtype=torch.int64)
+    with torch.no_grad():
+        for x, y in data.batches(batch_size):
+            places = y * classes + forward(x).argmax(dim=1)
+            counts += torch.bincount(places.cpu(), minlength=classes * classes)
+    return tuple(tuple(row) for row in counts.view(classes, classes).tolist())
 
 
 def _settle(net: nn.Module, train: Data) -> torch.memory_format:
