@@ -14,6 +14,7 @@ def make_sparse(config="config.cfg"):
     return Sparse.from_config(
         config,
         datasets=datasets,
+        groups=groups,
         classes=classes,
         search_space=search_space(),
         net=Net,

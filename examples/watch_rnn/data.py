@@ -51,7 +51,7 @@ def load_watch_sets():
 
 
 def halved(signal):
-    """Return a signal (steps, 6) at half its rate: a recurrent network takes 12.5 steps a second and no more."""
+    """Return a signal (steps, 6) at half its rate: a recurrent network takes 12.5 steps a second."""
     return signal[: len(signal) // 2 * 2].view(-1, 2, 6).mean(1)
 
 

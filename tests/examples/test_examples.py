@@ -58,7 +58,7 @@ def test_the_short_search_runs_without_a_failed_arm(name, copies):
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_short_and_full_search_differ_in_length_alone(name):
     full, short = (section(ROOT / "examples" / name / file) for file in ("config.cfg", "short.cfg"))
-    lengths = {"r1", "r2", "r3", "epochs1", "epochs2", "epochs3", "root"}
+    lengths = {"r1", "r2", "r3", "epochs1", "epochs2", "epochs3", "root", "executor"}
     assert {k: v for k, v in full.items() if k not in lengths} == {
         k: v for k, v in short.items() if k not in lengths
     }
