@@ -1,0 +1,181 @@
+"""What is searched: the parameters, the network they describe, and the morphisms that change it."""
+
+import random
+
+import torch
+from ax.core.parameter import ChoiceParameter, ParameterType, RangeParameter
+from ax.core.search_space import SearchSpace
+from torch import nn
+
+MAX_CONVS = 2
+KERNELS = [3, 5, 7, 9]
+WINDOWS = [64, 96, 128]  # steps, 25 a second
+
+
+def integer(name, lower, upper, log=False):
+    return RangeParameter(
+        name=name, parameter_type=ParameterType.INT, lower=lower, upper=upper, log_scale=log
+    )
+
+
+def real(name, lower, upper, log=False):
+    return RangeParameter(
+        name=name, parameter_type=ParameterType.FLOAT, lower=lower, upper=upper, log_scale=log
+    )
+
+
+def choice(name, values):
+    ordered = not isinstance(values[0], str)
+    kind = ParameterType.INT if ordered else ParameterType.STRING
+    return ChoiceParameter(
+        name=name, parameter_type=kind, values=values, is_ordered=ordered, sort_values=ordered
+    )
+
+
+def search_space():
+    """Return 18 parameters; the first five are mandatory, max_len is handed to the collate function."""
+    parameters = [
+        real("learning_rate", 2e-3, 2e-2, log=True),
+        real("learning_gamma", 0.3, 0.7),
+        real("learning_step", 0.05, 0.2),  # thousands of optimizer steps
+        real("prune_threshold", 0.2, 0.8),  # share of the weights that end as zero
+        choice("batch_size", [4, 8]),  # recordings, each of which is cut into a dozen windows or more
+        choice("max_len", WINDOWS),
+        real("rotation", 0.0, 0.4),  # radians, how loosely the watch is worn
+        real("dropout", 0.0, 0.4),
+        integer("num_convs", 1, MAX_CONVS),
+        choice("pool", [1, 2, 3]),  # steps of the convolutions that one step of the recurrent layer sees
+        choice("cell", ["lstm", "gru"]),
+        integer("units", 8, 48, log=True),
+    ]
+    for i in range(1, MAX_CONVS + 1):
+        parameters += [
+            integer(f"conv_{i}_filters", 8, 48, log=True),
+            choice(f"conv_{i}_kernel", KERNELS),
+            choice(f"conv_{i}_stride", [1, 2]),
+        ]
+    return SearchSpace(parameters=parameters)
+
+
+class Worn(nn.Module):
+    """Turn the watch on its wrist, in training only, as dropout is: each window by an angle of its own."""
+
+    def __init__(self, angle):
+        super().__init__()
+        self.angle = angle
+
+    def forward(self, x):
+        if not self.training or self.angle == 0:
+            return x
+        turned = rotations(self.angle, len(x)).to(x)
+        return torch.cat([turned @ x[:, :3], turned @ x[:, 3:]], dim=1)
+
+
+def rotations(angle, n):
+    """Return n rotations (n, 3, 3) about random axes, by angles of this standard deviation."""
+    axis = nn.functional.normalize(torch.randn(n, 3))
+    x, y, z = (axis * angle * torch.randn(n, 1)).unbind(1)
+    zero = torch.zeros_like(x)
+    generators = torch.stack([zero, -z, y, z, zero, -x, -y, x, zero], dim=1)
+    return torch.linalg.matrix_exp(generators.view(n, 3, 3))
+
+
+def layer(inputs, filters, kernel, stride=1, groups=1):
+    """Return a convolution with batch norm and ReLU."""
+    return [
+        nn.Conv1d(inputs, filters, kernel, stride, padding=kernel // 2, groups=groups, bias=False),
+        nn.BatchNorm1d(filters),
+        nn.ReLU(),
+    ]
+
+
+class Net(nn.Module):
+    """Convolutions along time, a recurrent layer over what is left of it, a dense layer on its last state."""
+
+    def __init__(self, parametrization, classes=7, input_shape=(6, 96)):
+        super().__init__()
+        channels, layers = input_shape[0], []
+        for i in range(1, parametrization["num_convs"] + 1):
+            filters = parametrization[f"conv_{i}_filters"]
+            kernel, stride = parametrization[f"conv_{i}_kernel"], parametrization[f"conv_{i}_stride"]
+            layers += layer(channels, filters, kernel, stride)
+            channels = filters
+        if parametrization["pool"] > 1:
+            layers += [nn.MaxPool1d(parametrization["pool"])]
+        kind = {"lstm": nn.LSTM, "gru": nn.GRU}[parametrization["cell"]]
+        self.worn = Worn(parametrization["rotation"])
+        self.features = nn.Sequential(*layers)
+        self.recurrent = kind(channels, parametrization["units"], batch_first=True)
+        self.dropout = nn.Dropout(parametrization["dropout"])
+        self.classifier = nn.Linear(parametrization["units"], classes)
+
+    def forward(self, x):
+        steps = self.features(self.worn(x)).transpose(1, 2)
+        _, state = self.recurrent(steps)
+        last = state[0] if isinstance(state, tuple) else state
+        return self.classifier(self.dropout(last[-1]))
+
+
+def _conv(config):
+    return random.randint(1, config["num_convs"])
+
+
+def num_convs(config):
+    """The other number of convolutions."""
+    config["num_convs"] = 3 - config["num_convs"]
+    return config
+
+
+def num_filters(config):
+    """More or fewer filters in a convolution."""
+    name = f"conv_{_conv(config)}_filters"
+    config[name] = round(config[name] * random.choice([0.5, 0.75, 1.33, 2]))
+    return config
+
+
+def kernel_size(config):
+    """Another kernel in a convolution."""
+    config[f"conv_{_conv(config)}_kernel"] = random.choice(KERNELS)
+    return config
+
+
+def rate(config):
+    """Other steps in time: of a convolution, or in front of the recurrent layer."""
+    if random.random() < 0.5:
+        config["pool"] = random.choice([1, 2, 3])
+    else:
+        name = f"conv_{_conv(config)}_stride"
+        config[name] = 3 - config[name]
+    return config
+
+
+def recurrence(config):
+    """LSTM or GRU, or another number of units."""
+    if random.random() < 0.5:
+        config["cell"] = random.choice(["lstm", "gru"])
+    else:
+        config["units"] = round(config["units"] * random.choice([0.5, 0.75, 1.33, 2]))
+    return config
+
+
+def window(config):
+    """Another length of the windows."""
+    config["max_len"] = random.choice(WINDOWS)
+    return config
+
+
+def sparsity(config):
+    """Prune harder or softer."""
+    config["prune_threshold"] += random.choice([-0.1, 0.05, 0.1])
+    return config
+
+
+operations = {
+    "num_convs": num_convs,
+    "num_filters": num_filters,
+    "kernel_size": kernel_size,
+    "rate": rate,
+    "recurrence": recurrence,
+    "window": window,
+    "sparsity": sparsity,
+}
