@@ -1,0 +1,63 @@
+"""Weights with many zeros as a bitmap and the values that are not zero, which is what the C kernels multiply."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["bitmap", "encode", "sparse_bytes", "sparse_scratch_bytes"]
+
+
+def bitmap(values: NDArray[np.int8]) -> tuple[bytes, bytes]:
+    """Return which values are not zero, and those.
+
+    Args:
+        values: Weights in the order in which a kernel reads them: the output channel first. That of a
+            convolution is (output channels, height, width, channels of a group), a depthwise one's, too.
+
+    Returns:
+        A bit for each value, the first in the lowest bit of the first byte, in whole bytes for the tensor; and
+        the non-zero values, a byte each.
+
+    Example:
+        >>> bits, values = bitmap(np.array([[0, 7, 0, -1], [0, 0, 0, 0], [5, 0, 0, 0]], np.int8))
+        >>> [f"{byte:08b}" for byte in bits], list(np.frombuffer(values, np.int8))
+        (['00001010', '00000001'], [np.int8(7), np.int8(-1), np.int8(5)])
+    """
+    flat = np.ascontiguousarray(values, np.int8).reshape(-1)
+    return np.packbits(flat != 0, bitorder="little").tobytes(), flat[flat != 0].tobytes()
+
+
+def encode(values: NDArray[np.int8]) -> bytes:
+    """Return bitmap and non-zero values in one array, as the kernels take it.
+
+    Example:
+        >>> encode(np.array([0, 7, 0, -1], np.int8)).hex()
+        '0a07ff'
+    """
+    return b"".join(bitmap(values))
+
+
+def sparse_bytes(n: int, n_nonzero: int) -> int:
+    """Return the flash that a tensor takes.
+
+    Example:
+        >>> sparse_bytes(1000, 200)
+        325
+    """
+    return -(-n // 8) + n_nonzero
+
+
+def sparse_scratch_bytes(values: NDArray[np.int8]) -> int:
+    """Return the RAM that a convolution needs for the list of one output channel at a time.
+
+    Args:
+        values: (output channels, height, width, channels of a group).
+
+    Example:
+        >>> sparse_scratch_bytes(np.ones((16, 3, 3, 8), np.int8))  # two numbers a tap, one a weight
+        368
+    """
+    n_taps = values.shape[1] * values.shape[2]
+    n_most = int(np.count_nonzero(values.reshape(len(values), -1), axis=1).max())
+    return 4 * (2 * (n_taps + 1) + n_most)
