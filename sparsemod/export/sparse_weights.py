@@ -1,11 +1,11 @@
-"""Weights with many zeros as a bitmap and the values that are not zero, which is what the C kernels multiply."""
+"""Weights with many zeros as a bitmap and the values that are not zero, as the C kernels multiply them."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["bitmap", "encode", "sparse_bytes", "sparse_scratch_bytes"]
+__all__ = ["bitmap", "can_be_sparse", "encode", "sparse_bytes", "sparse_scratch_bytes"]
 
 
 def bitmap(values: NDArray[np.int8]) -> tuple[bytes, bytes]:
@@ -16,8 +16,8 @@ def bitmap(values: NDArray[np.int8]) -> tuple[bytes, bytes]:
             convolution is (output channels, height, width, channels of a group), a depthwise one's, too.
 
     Returns:
-        A bit for each value, the first in the lowest bit of the first byte, in whole bytes for the tensor; and
-        the non-zero values, a byte each.
+        A bit for each value, the first in the lowest bit of the first byte, in whole bytes for the tensor;
+        and the non-zero values, a byte each.
 
     Example:
         >>> bits, values = bitmap(np.array([[0, 7, 0, -1], [0, 0, 0, 0], [5, 0, 0, 0]], np.int8))
@@ -61,3 +61,23 @@ def sparse_scratch_bytes(values: NDArray[np.int8]) -> int:
     n_taps = values.shape[1] * values.shape[2]
     n_most = int(np.count_nonzero(values.reshape(len(values), -1), axis=1).max())
     return 4 * (2 * (n_taps + 1) + n_most)
+
+
+def can_be_sparse(
+    kernel: tuple[int, int], dilation: tuple[int, int], width: int, channels: int, groups: int = 1
+) -> bool:
+    """Say whether the sparse convolution can address its input: offsets have 16 bits.
+
+    Args:
+        kernel: Height and width.
+        dilation: Along height and width.
+        width: Of the input.
+        channels: Of the input.
+        groups: Of the convolution.
+
+    Example:
+        >>> can_be_sparse((3, 3), (1, 1), 96, 64), can_be_sparse((5, 5), (4, 4), 96, 64)
+        (True, False)
+    """
+    rows, columns = ((k - 1) * d for k, d in zip(kernel, dilation, strict=True))
+    return (rows * width + columns) * channels + channels // groups <= 2**16

@@ -14,7 +14,10 @@ from sparsemod.compress.fixed_point import Rescaling, rescale
 from sparsemod.export.sparse_weights import encode, sparse_scratch_bytes
 
 KERNELS = Path(sparsemod.__file__).parent / "export" / "kernels"
-HEADERS = {name: (KERNELS / name).read_text() for name in ("common.h", "sparse_bits.h", "sparse_conv.h", "sparse_matrix.h")}
+HEADERS = {
+    name: (KERNELS / name).read_text()
+    for name in ("common.h", "sparse_bits.h", "sparse_conv.h", "sparse_matrix.h")
+}
 PREFIX = '#include "sparse_conv.h"\n#include "sparse_matrix.h"\n'
 
 
@@ -54,8 +57,21 @@ def grid(rng):
     return int(rng.integers(-128, 128)), int(rng.integers(-128, 128)), low, high
 
 
-def conv(name, rng, *, size, channels, out_channels, kernel, groups=1, stride=(1, 1), dilation=(1, 1),
-         pads=(0, 0, 0, 0), sparsity=0.8, values=None):
+def conv(
+    name,
+    rng,
+    *,
+    size,
+    channels,
+    out_channels,
+    kernel,
+    groups=1,
+    stride=(1, 1),
+    dilation=(1, 1),
+    pads=(0, 0, 0, 0),
+    sparsity=0.8,
+    values=None,
+):
     """pads: top, bottom, left, right."""
     if values is None:
         values = sparse_values(rng, (out_channels, *kernel, channels // groups), sparsity)
@@ -69,15 +85,33 @@ def conv(name, rng, *, size, channels, out_channels, kernel, groups=1, stride=(1
     total = F.conv2d(padded, weight, None, stride, 0, dilation, groups)[0].permute(1, 2, 0).long()
     y = rescale(total + torch.from_numpy(bias), rescaling) + out_zero_point
     expected = y.clamp(low, high).to(torch.int8).numpy()
-    numbers = (*size, channels, *expected.shape, *kernel, groups, *stride, *dilation, pads[0], pads[2],
-               zero_point, out_zero_point, low, high)
+    numbers = (
+        *size,
+        channels,
+        *expected.shape,
+        *kernel,
+        groups,
+        *stride,
+        *dilation,
+        pads[0],
+        pads[2],
+        zero_point,
+        out_zero_point,
+        low,
+        high,
+    )
     text = _array("uint8_t", f"weights_{name}", list(encode(values)))
-    text += _array("int32_t", f"bias_{name}", bias) + _array("int32_t", f"multiplier_{name}", rescaling.multiplier)
+    text += _array("int32_t", f"bias_{name}", bias) + _array(
+        "int32_t", f"multiplier_{name}", rescaling.multiplier
+    )
     text += _array("int8_t", f"shift_{name}", rescaling.shift) + _array("int8_t", f"input_{name}", x)
     text += f"int8_t output_{name}[{expected.size}];\n"
     text += f"int32_t scratch_{name}[{sparse_scratch_bytes(values) // 4}];\n"
-    text += f"void run_{name}(void);\nvoid run_{name}(void) {{ sm_sparse_conv({', '.join(map(str, numbers))}, weights_{name}, "
-    text += f"bias_{name}, multiplier_{name}, shift_{name}, input_{name}, output_{name}, scratch_{name}); }}\n"
+    text += f"void run_{name}(void);\nvoid run_{name}(void) {{ "
+    text += f"sm_sparse_conv({', '.join(map(str, numbers))}, weights_{name}, "
+    text += (
+        f"bias_{name}, multiplier_{name}, shift_{name}, input_{name}, output_{name}, scratch_{name}); }}\n"
+    )
     return Case(name, text, expected, expected.size * int(np.prod(values.shape[1:])), expected.size)
 
 
@@ -93,11 +127,14 @@ def dense(name, rng, *, rows, columns, sparsity=0.8, per_row=True, values=None):
     expected = y.clamp(low, high).to(torch.int8).numpy()
     folded = bias - zero_point * values.astype(np.int64).sum(1)
     text = _array("uint8_t", f"weights_{name}", list(encode(values)))
-    text += _array("int32_t", f"bias_{name}", folded) + _array("int32_t", f"multiplier_{name}", rescaling.multiplier)
+    text += _array("int32_t", f"bias_{name}", folded) + _array(
+        "int32_t", f"multiplier_{name}", rescaling.multiplier
+    )
     text += _array("int8_t", f"shift_{name}", rescaling.shift) + _array("int8_t", f"input_{name}", x)
     text += f"int8_t output_{name}[{rows}];\nvoid run_{name}(void);\nvoid run_{name}(void) {{ "
-    text += f"sm_sparse_fully_connected(weights_{name}, {rows}, {columns}, bias_{name}, multiplier_{name}, shift_{name}, "
-    text += f"{int(per_row)}, {out_zero_point}, {low}, {high}, input_{name}, output_{name}); }}\n"
+    text += f"sm_sparse_fully_connected(weights_{name}, {rows}, {columns}, "
+    text += f"bias_{name}, multiplier_{name}, shift_{name}, {int(per_row)}, "
+    text += f"{out_zero_point}, {low}, {high}, input_{name}, output_{name}); }}\n"
     return Case(name, text, expected, rows * columns, rows)
 
 
@@ -109,14 +146,18 @@ def gate(name, rng, *, inputs, size, sparsity=0.8):
         x = rng.integers(-128, 128, columns).astype(np.int8)
         zero_point = int(rng.integers(-20, 20))
         bias = rng.integers(-3000, 3000, size) if k == 0 else np.zeros(size, np.int64)
-        rescaling = Rescaling(rng.integers(2**30, 2**31, 1).astype(np.int32), rng.integers(-3, 1, 1).astype(np.int32))
+        rescaling = Rescaling(
+            rng.integers(2**30, 2**31, 1).astype(np.int32), rng.integers(-3, 1, 1).astype(np.int32)
+        )
         total = values.astype(np.int64) @ (x.astype(np.int64) - zero_point) + bias
         parts.append(rescale(torch.from_numpy(total), rescaling).clamp(-(2**15), 2**15 - 1))
         folded = bias - zero_point * values.astype(np.int64).sum(1)
-        text += _array("uint8_t", f"weights{k}_{name}", list(encode(values))) + _array("int32_t", f"bias{k}_{name}", folded)
+        text += _array("uint8_t", f"weights{k}_{name}", list(encode(values))) + _array(
+            "int32_t", f"bias{k}_{name}", folded
+        )
         text += _array("int8_t", f"x{k}_{name}", x)
-        calls += f"sm_sparse_gate(weights{k}_{name}, {size}, {columns}, bias{k}_{name}, {rescaling.multiplier[0]}, "
-        calls += f"{rescaling.shift[0]}, {k}, x{k}_{name}, output_{name}); "
+        calls += f"sm_sparse_gate(weights{k}_{name}, {size}, {columns}, bias{k}_{name}, "
+        calls += f"{rescaling.multiplier[0]}, {rescaling.shift[0]}, {k}, x{k}_{name}, output_{name}); "
     expected = (parts[0] + parts[1]).clamp(-(2**15), 2**15 - 1).to(torch.int16).numpy()
     text += f"int16_t output_{name}[{size}];\nvoid run_{name}(void);\nvoid run_{name}(void) {{ {calls}}}\n"
     return Case(name, text, expected, size * (inputs + size), size)
@@ -128,10 +169,23 @@ def random_conv(name, rng, **kinds):
     stride = tuple(int(v) for v in rng.choice([1, 1, 2, 3], 2))
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     pads = [int(rng.integers(0, r)) if rng.random() < 0.7 else 0 for r in reach for _ in range(2)]
-    size = tuple(max(1, r - pads[2 * i] - pads[2 * i + 1]) + int(rng.integers(0, 12)) for i, r in enumerate(reach))
+    size = tuple(
+        max(1, r - pads[2 * i] - pads[2 * i + 1]) + int(rng.integers(0, 12)) for i, r in enumerate(reach)
+    )
     groups = int(rng.choice([1, 1, 2, 3]))
     per_group, out_per_group = (int(v) for v in rng.integers(1, 9, 2))
     if rng.random() < 0.3:
         groups, per_group, out_per_group = int(rng.integers(1, 20)), 1, int(rng.choice([1, 1, 2, 3]))
-    return conv(name, rng, size=size, channels=groups * per_group, out_channels=groups * out_per_group, kernel=kernel,
-                groups=groups, stride=stride, dilation=dilation, pads=tuple(pads), sparsity=float(rng.choice([0, 0.5, 0.8, 0.9, 1.0])))
+    return conv(
+        name,
+        rng,
+        size=size,
+        channels=groups * per_group,
+        out_channels=groups * out_per_group,
+        kernel=kernel,
+        groups=groups,
+        stride=stride,
+        dilation=dilation,
+        pads=tuple(pads),
+        sparsity=float(rng.choice([0, 0.5, 0.8, 0.9, 1.0])),
+    )

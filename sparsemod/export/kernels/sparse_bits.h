@@ -65,7 +65,7 @@ static inline uint32_t sm_sparse_chunk(uint32_t at, uint32_t left) {
 }
 
 /* A chunk of n bits; no byte is read that holds none of them, as the array may end there. */
-static inline uint32_t sm_sparse_bits(const uint8_t *bits, uint32_t at, uint32_t n) {
+SM_SHARED uint32_t sm_sparse_bits(const uint8_t *bits, uint32_t at, uint32_t n) {
     const uint32_t end = (at & 7) + n;
     uint32_t word = 0;
     bits += at >> 3;

@@ -6,6 +6,13 @@
 #include "common.h"
 #include "sparse_bits.h"
 
+/* Adds the product with the lower half of a word. */
+#if defined(__GNUC__) && defined(__ARM_FEATURE_DSP)
+#define SM_ADD_PRODUCT(acc, x, word) __asm__("smlabb %0, %1, %2, %0" : "+r"(acc) : "r"((int32_t)(x)), "r"(word))
+#else
+#define SM_ADD_PRODUCT(acc, x, word) ((acc) += (x) * (int16_t)(word))
+#endif
+
 /* Keeps the compiler from deriving a value again and again from what it was made of. */
 #if defined(__GNUC__)
 #define SM_OPAQUE(value) __asm__("" : "+r"(value))
@@ -80,10 +87,10 @@ SM_SHARED void sm_sparse_four(const uint32_t *entry, const uint32_t *end, uintpt
         const uint32_t now = *entry++;
         const int8_t *x = (const int8_t *)(pixel + (now >> 16));
         SM_OPAQUE(x);
-        a += x[0] * (int16_t)now;
-        b += x[step] * (int16_t)now;
-        c += x[2 * step] * (int16_t)now;
-        d += x[step_3] * (int16_t)now;
+        SM_ADD_PRODUCT(a, x[0], now);
+        SM_ADD_PRODUCT(b, x[step], now);
+        SM_ADD_PRODUCT(c, x[2 * step], now);
+        SM_ADD_PRODUCT(d, x[step_3], now);
     }
     acc[0] = a;
     acc[1] = b;
@@ -112,7 +119,7 @@ typedef struct {
     int begin, end;
 } sm_sparse_range;
 
-static inline sm_sparse_range sm_sparse_taps(int at, int size, int kernel, int dilation) {
+SM_SHARED sm_sparse_range sm_sparse_taps(int at, int size, int kernel, int dilation) {
     sm_sparse_range taps = {0, kernel};
     int last = at + (kernel - 1) * dilation;
     for (; at < 0 && taps.begin < kernel; at += dilation) {
@@ -126,7 +133,7 @@ static inline sm_sparse_range sm_sparse_taps(int at, int size, int kernel, int d
 
 /* The outputs from begin to end of an axis at which all taps meet the input; none where there are less than the
    four that are computed together. */
-static inline sm_sparse_range sm_sparse_inside(int size, int out, int kernel, int dilation, int stride, int pad) {
+SM_SHARED sm_sparse_range sm_sparse_inside(int size, int out, int kernel, int dilation, int stride, int pad) {
     const int reach = (kernel - 1) * dilation;
     sm_sparse_range inside = {0, out};
     while (inside.begin * stride < pad) {
@@ -144,6 +151,16 @@ static inline sm_sparse_range sm_sparse_inside(int size, int out, int kernel, in
 /* The first position from this one on that is not inside. */
 static inline int sm_sparse_outside(int at, sm_sparse_range inside) {
     return at >= inside.begin && at < inside.end ? inside.end : at;
+}
+
+SM_SHARED void sm_sparse_store(const sm_sparse_channel *c, const int32_t *acc, const int32_t *end, int8_t *output,
+                               int step) {
+    const int32_t multiplier = c->multiplier, shift = c->shift;
+    const int32_t zero_point = c->shape->output_zero_point, low = c->shape->low, high = c->shape->high;
+    while (acc != end) {
+        *output = (int8_t)sm_clamp(sm_requantize(*acc++, multiplier, shift) + zero_point, low, high);
+        output += step;
+    }
 }
 
 /* n outputs that meet the same taps. The outputs lie out_step apart, their inputs step apart. */
@@ -171,17 +188,16 @@ SM_SHARED void sm_sparse_strip(const sm_sparse_channel *c, sm_sparse_range rows,
         for (int tap = begin; tap < end; tap += next) {
             const uint32_t *entry = c->list.entries + c->list.first[tap];
             const uint32_t *stop = c->list.entries + c->list.first[tap + width];
+            if (entry == stop) {
+                continue;
+            }
             if (count == 4) {
                 sm_sparse_four(entry, stop, first, step, acc);
             } else {
                 acc[0] += sm_sparse_one(entry, stop, first);
             }
         }
-        const int32_t *last = acc + count;
-        for (const int32_t *a = acc; a != last; ++a) {
-            *out = (int8_t)sm_clamp(sm_requantize(*a, c->multiplier, c->shift) + s->output_zero_point, s->low, s->high);
-            out += out_step;
-        }
+        sm_sparse_store(c, acc, acc + count, out, out_step);
         at += count;
     }
 }

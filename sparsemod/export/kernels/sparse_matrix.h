@@ -12,9 +12,17 @@ SM_SHARED int32_t sm_sparse_dot(sm_sparse *walk, const int8_t *x, uint32_t n) {
     uint32_t at = walk->at;
     int32_t acc = 0;
     walk->at = at + n;
-    while (n > 0) {
-        const uint32_t chunk = sm_sparse_chunk(at, n);
-        uint32_t word = sm_sparse_bits(bits, at, chunk);
+    for (;;) {
+        uint32_t word, chunk;
+        if (n >= 32 && (at & 7) == 0) {
+            chunk = 32;
+            word = SM_LOADED(sm_sparse_word(bits + (at >> 3)));
+        } else if (n > 0) {
+            chunk = sm_sparse_chunk(at, n);
+            word = sm_sparse_bits(bits, at, chunk);
+        } else {
+            break;
+        }
         while (word) {
             const uint32_t first = SM_FIRST(word);
             word = SM_DROP(word, first);
@@ -23,18 +31,6 @@ SM_SHARED int32_t sm_sparse_dot(sm_sparse *walk, const int8_t *x, uint32_t n) {
         x += chunk;
         at += chunk;
         n -= chunk;
-        /* From the second chunk on it begins with a byte. */
-        for (const uint8_t *next = bits + (at >> 3); n >= 32; next += 4) {
-            word = SM_LOADED(sm_sparse_word(next));
-            while (word) {
-                const uint32_t first = SM_FIRST(word);
-                word = SM_DROP(word, first);
-                acc += x[first] * *values++;
-            }
-            x += 32;
-            at += 32;
-            n -= 32;
-        }
     }
     walk->values = values;
     return acc;
