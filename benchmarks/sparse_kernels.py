@@ -3,8 +3,8 @@
     python benchmarks/sparse_kernels.py [CORE ...]
 
 For each layer and share of zeros: the weights' flash over that of dense int8 weights, the instructions of the
-sparse kernel, and those over what CMSIS-NN's dense kernel takes for the same layer, counted in emulation, too
-(../shared/reference/cortex-m-instructions.json; a dash where there is no count). All outputs are compared with
+sparse kernel, and those over what the dense kernel of CMSIS-NN takes for the layer, counted in emulation, too
+(../shared/reference/cortex-m-instructions.json; a dash where there is no count). All outputs are compared to
 the integer simulation.
 """
 

@@ -58,9 +58,9 @@ def sparse_scratch_bytes(values: NDArray[np.int8]) -> int:
         >>> sparse_scratch_bytes(np.ones((16, 3, 3, 8), np.int8))  # two numbers a tap, one a weight
         368
     """
-    n_taps = values.shape[1] * values.shape[2]
+    n_taps = int(values.shape[1] * values.shape[2])
     n_most = int(np.count_nonzero(values.reshape(len(values), -1), axis=1).max())
-    return 4 * (2 * (n_taps + 1) + n_most)
+    return int(4 * (2 * (n_taps + 1) + n_most))
 
 
 def can_be_sparse(
@@ -80,4 +80,4 @@ def can_be_sparse(
         (True, False)
     """
     rows, columns = ((k - 1) * d for k, d in zip(kernel, dilation, strict=True))
-    return (rows * width + columns) * channels + channels // groups <= 2**16
+    return bool((rows * width + columns) * channels + channels // groups <= 2**16)
