@@ -138,6 +138,7 @@ class Evaluation:
         seconds: Wall time.
         details: Traceback of a failed arm, never stored.
         weights: The trained float network as safetensors bytes, never stored in the experiment.
+        layers: Its layer table as JSON bytes (`sparsemod.measure.layer_table`), kept beside the weights.
     """
 
     status: Status
@@ -152,6 +153,7 @@ class Evaluation:
     seconds: float = field(default=0.0, compare=False)
     details: str = field(default="", compare=False, repr=False)
     weights: bytes | None = field(default=None, compare=False, repr=False)
+    layers: bytes | None = field(default=None, compare=False, repr=False)
 
     def objective(self, name: str) -> float:
         """Return one objective in its real unit; NaN when the arm failed."""

@@ -23,7 +23,7 @@ __all__ = ["Store"]
 
 _ARM = re.compile(r"[0-9]+_[0-9]+")
 _NAME = re.compile(r"\w[\w.+ -]{0,99}")
-_MODEL_SUFFIXES = (".safetensors", ".tflite")
+_MODEL_SUFFIXES = (".safetensors", ".tflite", ".layers.json")
 
 
 class Store:
@@ -107,8 +107,9 @@ class Store:
         with _story(self.root, "cannot be tidied up"):
             for path in (self.json_path, self.csv_path, self.run_path):
                 _partial(path).unlink(missing_ok=True)
-            for path in self.models_path.glob(".*.safetensors.partial"):
-                path.unlink()
+            for suffix in _MODEL_SUFFIXES:
+                for path in self.models_path.glob(f".*{suffix}.partial"):
+                    path.unlink()
 
     def save(self, results: bytes, table: str) -> None:
         """Write the results file, and the table that follows from it.
@@ -148,7 +149,7 @@ class Store:
         Raises:
             StoreError: `arm` is no arm's name, or the file cannot be written.
         """
-        self._write(self._weights_path(arm), weights)
+        self._write(self._model_path(arm, ".safetensors"), weights)
 
     def weights(self, arm: str) -> bytes | None:
         """Return the weights of an arm as safetensors, or None when none are kept.
@@ -156,7 +157,23 @@ class Store:
         Raises:
             StoreError: `arm` is no arm's name, or the file cannot be read.
         """
-        return _read(self._weights_path(arm))
+        return _read(self._model_path(arm, ".safetensors"))
+
+    def put_layers(self, arm: str, layers: bytes) -> None:
+        """Write the layer table of an arm, `models/<arm>.layers.json`; it goes when the weights go.
+
+        Raises:
+            StoreError: `arm` is no arm's name, or the file cannot be written.
+        """
+        self._write(self._model_path(arm, ".layers.json"), layers)
+
+    def layers(self, arm: str) -> bytes | None:
+        """Return the layer table of an arm as JSON, or None when none is kept.
+
+        Raises:
+            StoreError: `arm` is no arm's name, or the file cannot be read.
+        """
+        return _read(self._model_path(arm, ".layers.json"))
 
     def retain(self, names: Collection[str]) -> None:
         """Delete the models of all other arms; to be called after the save that took them off the front.
@@ -167,13 +184,14 @@ class Store:
         self._check_entered()
         with _story(self.models_path, "cannot be tidied up"):
             for path in sorted(self.models_path.iterdir()):
-                if path.suffix in _MODEL_SUFFIXES and _ARM.fullmatch(path.stem) and path.stem not in names:
+                arm, dot, kind = path.name.partition(".")
+                if dot + kind in _MODEL_SUFFIXES and _ARM.fullmatch(arm) and arm not in names:
                     path.unlink()
 
-    def _weights_path(self, arm: str) -> Path:
+    def _model_path(self, arm: str, suffix: str) -> Path:
         if not _ARM.fullmatch(arm):
             raise StoreError(f"expected the name of an arm like '12_0', got {arm!r}")
-        return self.models_path / f"{arm}.safetensors"
+        return self.models_path / f"{arm}{suffix}"
 
     def write_run(self, record: Mapping[str, Any]) -> None:
         """Write `run.json`: versions, seed, configuration, timing. The name of the run is added.

@@ -47,7 +47,6 @@ OWNERS = {  # third-party package -> the only units that may import it
     "elftools": {"export"},
     "tensorflow": set(),
     "matplotlib": {"report", "compress"},
-    "plotly": {"report"},
     "jinja2": {"report"},
     "typer": {"cli"},
     "pickle": {"evaluate"},

@@ -111,7 +111,7 @@ def test_unknown_key_comes_with_the_nearest_one():
             "tflite",
             "runtime: expected c or tflite-micro, got 'tflite' (did you mean 'tflite-micro'?)",
         ),
-        ("executor", "ray", "executor: expected inline or processes, got 'ray'"),
+        ("executor", "cluster", "executor: expected inline, processes or ray, got 'cluster'"),
         ("objectives", 5, "objectives: expected 1, 2, 3 or 4, or a list of error, model_size"),
         ("objectives", ["model_size"], "that includes error, got ['model_size']"),
         ("objectives", ["error", "model_sise"], "got 'model_sise' (did you mean 'model_size'?)"),

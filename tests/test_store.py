@@ -63,10 +63,28 @@ def test_retain_deletes_the_models_of_all_other_arms_and_nothing_else(store):
         store.put_weights(arm, b"w")
     (store.models_path / "0_0.tflite").write_bytes(b"t")
     (store.models_path / "1_0.tflite").write_bytes(b"t")
+    store.put_layers("0_0", b"[]")
+    store.put_layers("1_0", b"[]")
+    (store.models_path / "1_0.notes.json").write_text("mine")
+    (store.models_path / "2_0.notes.json").write_text("mine")
     (store.models_path / "notes.txt").write_text("mine")
     (store.models_path / "teacher.safetensors").write_bytes(b"mine")
     store.retain({"1_0"})
-    assert names(store.models_path) == ["1_0.safetensors", "1_0.tflite", "notes.txt", "teacher.safetensors"]
+    assert names(store.models_path) == [
+        "1_0.layers.json",
+        "1_0.notes.json",
+        "1_0.safetensors",
+        "1_0.tflite",
+        "2_0.notes.json",
+        "notes.txt",
+        "teacher.safetensors",
+    ]
+
+
+def test_the_layer_table_lies_beside_the_weights(store):
+    store.put_layers("1_0", b"[]")
+    assert (store.models_path / "1_0.layers.json").read_bytes() == b"[]"
+    assert (store.layers("1_0"), store.layers("2_0")) == (b"[]", None)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +93,11 @@ def test_retain_deletes_the_models_of_all_other_arms_and_nothing_else(store):
 def test_only_the_name_of_an_arm_becomes_a_file_name(store, arm):
     with pytest.raises(StoreError, match="expected the name of an arm like '12_0'"):
         store.put_weights(arm, b"")
-    with pytest.raises(StoreError):
-        store.weights(arm)
+    with pytest.raises(StoreError, match="expected the name of an arm like '12_0'"):
+        store.put_layers(arm, b"")
+    for read in (store.weights, store.layers):
+        with pytest.raises(StoreError):
+            read(arm)
 
 
 @pytest.mark.parametrize("name", ["", "run", "Run", "a/b", "..", ".hidden", "a\n", " a", "a ", "x" * 101])
@@ -269,6 +290,7 @@ def test_left_overs_of_a_killed_run_go_and_other_files_stay(tmp_path):
         ".mnist.csv.partial",
         ".run.json.partial",
         "models/.3_0.safetensors.partial",
+        "models/.3_0.layers.json.partial",
     ]
     for name in [*ours, ".other.partial", "notes.txt"]:
         (tmp_path / name).write_text("x")

@@ -48,7 +48,9 @@ Line = Annotated[str, BeforeValidator(text)]
 Pruning = Annotated[Literal["none", "unstructured", "structured"], BeforeValidator(pruning)]
 QuantScheme = Annotated[Literal["post", "dynamic", "both", "qat", "none"], BeforeValidator(choice(*_SCHEMES))]
 Runtime = Annotated[Literal["c", "tflite-micro"], BeforeValidator(choice("c", "tflite-micro"))]
-Executor = Annotated[Literal["inline", "processes"] | None, _optional(choice("inline", "processes"))]
+Executor = Annotated[
+    Literal["inline", "processes", "ray"] | None, _optional(choice("inline", "processes", "ray"))
+]
 Objectives = Annotated[tuple[str, ...], BeforeValidator(objectives)]
 Limits = Annotated[Constraints, BeforeValidator(constraints)]
 RecipeSource = Annotated[str | None, _optional(recipe)]
@@ -116,7 +118,8 @@ class RunConfig(Checked):
         target_spec: An MCU of the user's own, from [TARGET].
         constraints: Limits in bytes and seconds.
         workers: Processes that train; None decides by the batch size.
-        executor: ``inline`` or ``processes``; None decides by the workers.
+        executor: ``inline``, ``processes`` or ``ray``; None decides by the workers.
+        asynchronous: Propose an arm as soon as a worker is free for it, instead of by rounds.
         seed: The same seed gives the same run.
         arc: The Arc kernel in the second stage.
         resume: Go on with the results that are there.
@@ -145,6 +148,7 @@ class RunConfig(Checked):
     constraints: Limits = Constraints()
     workers: Annotated[int | None, _optional(integer(1))] = None
     executor: Executor = None
+    asynchronous: Truth = False
     seed: Seed = 0
     arc: Truth = False
     resume: Truth = True

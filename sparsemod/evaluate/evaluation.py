@@ -29,6 +29,8 @@ from sparsemod.evaluate.build import build, dump_weights, load_weights, moved, o
 from sparsemod.evaluate.recipes import arm_recipe, recipe_of_arm
 from sparsemod.evaluate.reproducible import memory_guard, reproducible
 from sparsemod.evaluate.task import Job, Task
+from sparsemod.measure.graph import OperatorGraph
+from sparsemod.measure.layer_table import dump_layers, layer_costs
 from sparsemod.measure.operators import lower
 from sparsemod.measure.resources import measure
 from sparsemod.train.data import Data, Inputs
@@ -94,7 +96,7 @@ def predict(
             prune_channels(net, _tensor(moved(train.example(), "cpu")), fraction)
         elif fraction:
             apply_masks(net, magnitude_masks(prunable_parameters(net), fraction))
-        return _resources(task, net, train)
+        return measure(_lowered(task, net, train), task.target, task.runtime)
 
 
 def test_error(task: Task, candidate: Candidate, weights: bytes, seed: int) -> float:
@@ -147,15 +149,17 @@ def _evaluate(task: Task, job: Job, start: float) -> Evaluation:
     with reproducible(task.device, job.seed), user_code("Net.forward"):
         float_error = 1.0 - accuracy(net, validation)
     net.cpu()
+    graph = _lowered(task, net, train)
     return Evaluation(
         status=Status.COMPLETED,
         error=error,
         float_error=float_error,
-        resources=_resources(task, net, train),
+        resources=measure(graph, task.target, task.runtime),
         n_epochs=fit.n_epochs,
         best_epoch=fit.best_epoch,
         sparsity=1.0 - _n_nonzero(net) / n_prunable if n_prunable else 0.0,
         weights=dump_weights(net),
+        layers=dump_layers(layer_costs(graph, task.target, task.runtime)),
         seconds=time.perf_counter() - start,
     )
 
@@ -223,11 +227,8 @@ def _shipped_error(task: Task, net: nn.Module, train: Data, data: Data, seed: in
         return 1.0 - accuracy(shipped, data)
 
 
-def _resources(task: Task, net: nn.Module, train: Data) -> Resources:
-    graph = lower(
-        net, moved(train.example(), "cpu"), scheme=task.quant_scheme, quant_params=task.quant_params
-    )
-    return measure(graph, task.target, task.runtime)
+def _lowered(task: Task, net: nn.Module, train: Data) -> OperatorGraph:
+    return lower(net, moved(train.example(), "cpu"), scheme=task.quant_scheme, quant_params=task.quant_params)
 
 
 def _n_nonzero(net: nn.Module, *, zeros: bool = False) -> int:

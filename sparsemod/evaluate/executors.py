@@ -1,4 +1,6 @@
-"""Who evaluates the jobs: this process, or one worker process a core; one interface, the same evaluations."""
+"""Who evaluates the jobs: this process, one worker process a core, or a Ray cluster; one interface, the same
+evaluations.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,12 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from sparsemod.candidate import Evaluation
+from sparsemod.evaluate.cluster import RayExecutor
 from sparsemod.evaluate.evaluation import evaluate
 from sparsemod.evaluate.processes import ProcessExecutor
 from sparsemod.evaluate.task import Job, Task
 
-__all__ = ["Executor", "InlineExecutor", "ProcessExecutor"]
+__all__ = ["Executor", "InlineExecutor", "ProcessExecutor", "RayExecutor"]
 
 
 class Executor(Protocol):
@@ -22,6 +25,9 @@ class Executor(Protocol):
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Evaluation]]:
         """Evaluate the jobs and yield each with its evaluation as it completes.
+
+        A job is taken from the iterable only when it can be evaluated at once, so that a generator can make
+        the next job of what has been yielded until then.
 
         Leaving the iterator early gives up the jobs that are still being evaluated.
 

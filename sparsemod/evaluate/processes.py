@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import multiprocessing
 import os
 import pickle
 import signal
-import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -22,22 +22,15 @@ from typing import Any, Self
 from sparsemod.candidate import Evaluation, Status
 from sparsemod.errors import ExecutorError
 from sparsemod.evaluate.evaluation import evaluate
+from sparsemod.evaluate.payload import REMEDY, Function, pickled
 from sparsemod.evaluate.task import Job, Task
 from sparsemod.evaluate.worker import ENVIRONMENT, EXIT_UNGUARDED, UNGUARDED, Message, refuse_reimport, work
 
 __all__ = ["ProcessExecutor"]
 
-Function = Callable[[Task, Job], Evaluation]
-
 MAX_FALSE_STARTS = 3
 POLL_SECONDS = 1.0  # a worker's own children may hold its pipe open, so that its death has to be looked for
 JOIN_SECONDS = 5.0
-REMEDY = "define it at the top level of a module that can be imported, or set executor = inline"
-USER_NAMES = {
-    "train": "the training set (datasets[0])",
-    "validation": "the validation set (datasets[1])",
-    "test": "the test set (datasets[2])",
-}
 
 
 @dataclass
@@ -70,7 +63,7 @@ class ProcessExecutor:
         if workers < 1:
             raise ExecutorError(f"workers: expected 1 or more, got {workers}")
         refuse_reimport()
-        self._payload = _pickled(task, function)
+        self._payload = pickled(task, function)
         self._size = workers
         self._workers: list[_Worker] = []
         self._false_starts = 0
@@ -78,7 +71,7 @@ class ProcessExecutor:
         atexit.register(self.close)  # runs before multiprocessing would wait for the workers
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Evaluation]]:
-        """Evaluate the jobs, as many at a time as there are workers, and yield each as it completes.
+        """Evaluate the jobs; the next is taken when a worker is free for it. See `Executor.run`.
 
         Raises:
             ExecutorError: Workers die again and again before they take a job, or cannot load the task.
@@ -86,9 +79,13 @@ class ProcessExecutor:
                 a note.
         """
         self._check_open()
-        pending = deque(jobs)
+        waiting, pending = iter(jobs), deque[Job]()
         try:
-            while pending or self._busy():
+            while True:
+                room = self._size - len(self._busy()) - len(pending)
+                pending.extend(itertools.islice(waiting, max(room, 0)))
+                if not pending and not self._busy():
+                    return
                 self._start_missing(len(pending) + len(self._busy()))
                 self._hand_out(pending)
                 for worker in self._with_news():
@@ -247,35 +244,3 @@ def _cause(code: int) -> str:
         return f"exit code {code}"
     name = (signal.strsignal(-code) or "unknown").lower()
     return f"signal {-code}: {name}{', perhaps out of memory' if -code == signal.SIGKILL else ''}"
-
-
-def _pickled(task: Task, function: Function) -> bytes:
-    """Pickle the task, or say which part of it cannot be sent to another process."""
-    for field in fields(task):
-        value = getattr(task, field.name)
-        if _is_typed_in(value):
-            raise _unsendable(field.name, "it is defined in a notebook or an interactive session")
-    try:
-        return pickle.dumps((function, task), protocol=pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # noqa: BLE001  (pickling runs the user's code)
-        whole = error
-    for field in fields(task):
-        try:
-            pickle.dumps(getattr(task, field.name), protocol=pickle.HIGHEST_PROTOCOL)
-        except Exception as error:
-            raise _unsendable(field.name, str(error)) from error
-    raise _unsendable("the search", str(whole)) from whole
-
-
-def _unsendable(name: str, why: str) -> ExecutorError:
-    what = USER_NAMES.get(name, name)
-    return ExecutorError(f"{what} cannot be sent to worker processes: {' '.join(why.split())}; {REMEDY}")
-
-
-def _is_typed_in(value: Any) -> bool:
-    """Say whether the value's code lives in a `__main__` without a file, which a worker cannot import."""
-    main = sys.modules["__main__"]
-    if hasattr(main, "__file__") or getattr(main, "__spec__", None) is not None:
-        return False
-    named = value if hasattr(value, "__qualname__") else type(value)
-    return getattr(named, "__module__", None) == "__main__"

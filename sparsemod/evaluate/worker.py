@@ -32,7 +32,16 @@ from typing import Any
 
 from sparsemod.errors import ExecutorError, describe
 
-__all__ = ["ENVIRONMENT", "EXIT_UNGUARDED", "UNGUARDED", "Message", "place", "refuse_reimport", "work"]
+__all__ = [
+    "ENVIRONMENT",
+    "EXIT_UNGUARDED",
+    "UNGUARDED",
+    "Message",
+    "attempt",
+    "place",
+    "refuse_reimport",
+    "work",
+]
 
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -104,10 +113,11 @@ def _serve(connection: Connection[Any, Any], slot: int) -> None:
     _send(connection, Message.LOADED)
     while True:
         job = connection.recv()
-        _send(connection, *_attempt(function, task, job))
+        _send(connection, *attempt(function, task, job))
 
 
-def _attempt(function: Callable[[Any, Any], Any], task: Any, job: Any) -> tuple[Any, ...]:
+def attempt(function: Callable[[Any, Any], Any], task: Any, job: Any) -> tuple[Any, ...]:
+    """Do a job; return the message that says what came of it."""
     try:
         return Message.RESULT, function(task, job)
     except Exception as error:  # noqa: BLE001  (handed to the main process, which raises it again)

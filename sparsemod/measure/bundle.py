@@ -25,7 +25,7 @@ from sparsemod.measure.graph import Operator, OperatorGraph, Weight
 from sparsemod.measure.interpreted import interpreted
 from sparsemod.measure.sizes import n_nonzero_int8
 
-__all__ = ["LSTM_TABLE_BYTES", "TABLED", "Constants", "all_operators", "constants", "is_sparse", "is_summed"]
+__all__ = ["LSTM_TABLE_BYTES", "TABLED", "Constants", "all_operators", "constants", "is_sparse", "operator_constants"]
 
 LSTM = "unidirectional_sequence_lstm"
 LSTM_TABLE_BYTES = 512
@@ -72,25 +72,43 @@ def constants(graph: OperatorGraph) -> Constants:
         >>> constants(OperatorGraph((x, y), (product,), (0,), (1,), (), ()))
         Constants(weights=60, biases=64, scales=80, tables=0)
     """
-    weights = biases = scales = tables = 0
-    stored = set()
-    is_lstm = False
-    for own, operator in all_operators(interpreted(graph)):
-        quantized = own.tensors[operator.outputs[0]].dtype == "int8"
-        for weight in operator.weights:
-            sparse = is_sparse(own, operator, weight)
-            if (weight.name, operator.kind, sparse) not in stored:
-                stored.add((weight.name, operator.kind, sparse))
-                weights += _value_bytes(weight, sparse)
-            if weight.dtype == "float32":
-                biases += 0 if weight.bias is None else 4 * weight.bias.size
-            elif is_summed(operator):
-                n_rows = weight.values.shape[0 if weight.axis is None else weight.axis]
-                biases += 4 * int(n_rows)
-                scales += 5 * int(n_rows) if weight.axis is not None else 0 if operator.kind == LSTM else 5
-        is_lstm |= quantized and operator.kind == LSTM
-        tables += TABLE_BYTES if quantized and operator.kind in TABLED else 0
-    return Constants(weights, biases, scales, tables + (LSTM_TABLE_BYTES if is_lstm else 0))
+    stored: set[tuple[str, str, bool]] = set()
+    parts = [operator_constants(own, op, stored) for own, op in all_operators(interpreted(graph))]
+    is_lstm = any(
+        op.kind == LSTM and own.tensors[op.outputs[0]].dtype == "int8" for own, op in all_operators(graph)
+    )
+    return Constants(
+        sum(part.weights for part in parts),
+        sum(part.biases for part in parts),
+        sum(part.scales for part in parts),
+        sum(part.tables for part in parts) + (LSTM_TABLE_BYTES if is_lstm else 0),
+    )
+
+
+def operator_constants(
+    graph: OperatorGraph, operator: Operator, stored: set[tuple[str, str, bool]]
+) -> Constants:
+    """Return what the constants of one operator take, without what all LSTMs share.
+
+    Args:
+        graph: The list that it stands in.
+        operator: The operator.
+        stored: What has been charged to others; what is charged here is added.
+    """
+    weights = biases = scales = 0
+    for weight in operator.weights:
+        sparse = is_sparse(graph, operator, weight)
+        if (weight.name, operator.kind, sparse) not in stored:
+            stored.add((weight.name, operator.kind, sparse))
+            weights += _value_bytes(weight, sparse)
+        if weight.dtype == "float32":
+            biases += 0 if weight.bias is None else 4 * weight.bias.size
+        elif operator.kind in _SUMMED:
+            n_rows = int(weight.values.shape[0 if weight.axis is None else weight.axis])
+            biases += 4 * n_rows
+            scales += 5 * n_rows if weight.axis is not None else 0 if operator.kind == LSTM else 5
+    is_int8 = bool(operator.outputs) and graph.tensors[operator.outputs[0]].dtype == "int8"
+    return Constants(weights, biases, scales, TABLE_BYTES * _n_tables(operator) if is_int8 else 0)
 
 
 def all_operators(graph: OperatorGraph) -> Iterator[tuple[OperatorGraph, Operator]]:
@@ -101,11 +119,6 @@ def all_operators(graph: OperatorGraph) -> Iterator[tuple[OperatorGraph, Operato
             yield from all_operators(operator.attributes["body"])
 
 
-def is_summed(operator: Operator) -> bool:
-    """Say whether an operator sums up products with its weights."""
-    return operator.kind in _SUMMED
-
-
 def is_sparse(graph: OperatorGraph, operator: Operator, weight: Weight) -> bool:
     """Say whether a weight is held as a bitmap and its non-zeros."""
     if weight.dtype != "int8" or operator.kind not in _SUMMED or operator.kind == "transpose_conv":
@@ -114,6 +127,14 @@ def is_sparse(graph: OperatorGraph, operator: Operator, weight: Weight) -> bool:
     if -(-n // 8) + n_nonzero_int8(weight) >= n:
         return False
     return operator.kind not in _CONVOLUTIONS or _reach(graph, operator, weight) <= _MOST_OFFSET
+
+
+def _n_tables(operator: Operator) -> int:
+    if operator.kind == "gru":
+        return 3
+    if operator.kind == "unidirectional_sequence_rnn":
+        return 0 if operator.attributes["activation"] == "relu" else 1
+    return int(operator.kind in TABLED)
 
 
 def _reach(graph: OperatorGraph, operator: Operator, weight: Weight) -> int:

@@ -147,6 +147,7 @@ class Experiment:
             test_error=_none_if_nan(evaluation.test_error),
             details="",
             weights=None,
+            layers=None,
         )
         arm = replace(record.arm, evaluation=kept)
         return self._replace(index, replace(record, arm=arm, completed=now()))

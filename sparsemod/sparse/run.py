@@ -11,7 +11,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,7 @@ from sparsemod.candidate import Arm, Evaluation, Status
 from sparsemod.config import StageConfig
 from sparsemod.errors import CandidateError, ExhaustedError, StoreError
 from sparsemod.evaluate.evaluation import Job, test_error
-from sparsemod.evaluate.executors import Executor, InlineExecutor, ProcessExecutor
+from sparsemod.evaluate.executors import Executor, InlineExecutor, ProcessExecutor, RayExecutor
 from sparsemod.search.bayes import BayesStrategy
 from sparsemod.search.experiment import Experiment
 from sparsemod.search.morph import MorphStrategy
@@ -139,7 +139,10 @@ def _open(setup: Setup, store: Store) -> Experiment:
 
 def _executor(setup: Setup) -> Executor:
     config = setup.config
-    workers = config.workers or min(config.batch_size, os.cpu_count() or 1)
+    if config.executor == "ray":
+        return RayExecutor(setup.task, config.workers)
+    cores = os.cpu_count() or 1
+    workers = config.workers or (cores if config.asynchronous else min(config.batch_size, cores))
     if config.executor == "inline" or (config.executor is None and workers == 1):
         return InlineExecutor(setup.task)
     return ProcessExecutor(setup.task, workers)
@@ -171,24 +174,46 @@ def _run_stage(session: _Session, stage: StageConfig) -> None:
     session.reporter.stage(
         stage.strategy, stage.rounds * config.batch_size, sum(a.status is not Status.PENDING for a in known)
     )
-    for index in range(stage.rounds):
-        arms = [a for a in known if a.round == index]
-        if not arms:
-            arms = _propose(session, strategy, problem, stage, index)
-        if not arms:
-            session.reporter.note(f"{stage.strategy}: every configuration of the space has been evaluated")
-            break
-        _evaluate(session, [a for a in arms if a.status is Status.PENDING])
+    if config.asynchronous:
+        _evaluate(session, _one_by_one(session, strategy, problem, stage, known))
+    else:
+        _run_rounds(session, strategy, problem, stage, known)
     session.reporter.end_stage()
 
 
+def _run_rounds(
+    session: _Session, strategy: Strategy, problem: Problem, stage: StageConfig, known: Sequence[Arm]
+) -> None:
+    for index in range(stage.rounds):
+        arms = [a for a in known if a.round == index]
+        if not arms:
+            arms = _propose(session, strategy, problem, stage, index, session.setup.config.batch_size)
+        if not arms:
+            break
+        _evaluate(session, (a for a in arms if a.status is Status.PENDING))
+
+
+def _one_by_one(
+    session: _Session, strategy: Strategy, problem: Problem, stage: StageConfig, known: Sequence[Arm]
+) -> Iterator[Arm]:
+    """Yield the arms of a stage, each proposed when a worker is free for it, from what is known then."""
+    yield from (a for a in known if a.status is Status.PENDING)
+    batch_size = session.setup.config.batch_size
+    for place in range(len(known), stage.rounds * batch_size):
+        arms = _propose(session, strategy, problem, stage, place // batch_size, 1)
+        if not arms:
+            return
+        yield from arms
+
+
 def _propose(
-    session: _Session, strategy: Strategy, problem: Problem, stage: StageConfig, index: int
+    session: _Session, strategy: Strategy, problem: Problem, stage: StageConfig, index: int, n: int
 ) -> list[Arm]:
     config, experiment = session.setup.config, session.experiment
     try:
-        candidates = strategy.ask(config.batch_size, experiment.history, problem)
+        candidates = strategy.ask(n, experiment.arms, problem)
     except ExhaustedError:
+        session.reporter.note(f"{stage.strategy}: every configuration of the space has been evaluated")
         return []
     first = len(experiment.arms)
     seeds = [arm_seed(config.seed, first + k) for k in range(len(candidates))]
@@ -197,20 +222,19 @@ def _propose(
     return arms
 
 
-def _evaluate(session: _Session, arms: Sequence[Arm]) -> None:
-    jobs = [
-        Job(
-            index=a.index,
-            candidate=a.candidate,
-            epochs=a.epochs,
-            seed=a.seed,
-            parent_weights=_parent_weights(session, a),
-        )
-        for a in arms
-    ]
-    names = {a.index: a.name for a in arms}
-    for job, evaluation in session.executor.run(jobs):
-        _record(session, names[job.index], evaluation)
+def _evaluate(session: _Session, arms: Iterable[Arm]) -> None:
+    for job, evaluation in session.executor.run(_job(session, arm) for arm in arms):
+        _record(session, session.experiment.arms[job.index].name, evaluation)
+
+
+def _job(session: _Session, arm: Arm) -> Job:
+    return Job(
+        index=arm.index,
+        candidate=arm.candidate,
+        epochs=arm.epochs,
+        seed=arm.seed,
+        parent_weights=_parent_weights(session, arm),
+    )
 
 
 def _parent_weights(session: _Session, arm: Arm) -> bytes | None:
@@ -231,6 +255,8 @@ def _record(session: _Session, name: str, evaluation: Evaluation) -> None:
     front = session.front()
     if evaluation.weights is not None and any(a.name == name for a in front):
         session.store.put_weights(name, evaluation.weights)
+        if evaluation.layers is not None:
+            session.store.put_layers(name, evaluation.layers)
     session.save(front)
     done = experiment.history
     limits = session.setup.config.constraints

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -59,6 +60,7 @@ class SparseArguments(SparseObjects, total=False):
     constraints: Any
     workers: int | None
     executor: str | None
+    asynchronous: bool
     seed: int
     arc: bool
     resume: bool
@@ -86,8 +88,8 @@ class Sparse:
 
             Everything else is a key of the configuration file and means the same: ``r1 r2 r3 epochs1 epochs2
             epochs3 name root objectives batch_size morphisms pruning debug flops quant_scheme splitter recipe
-            runtime target constraints workers executor seed arc resume``. The ``recipe`` may be a path, the
-            text, or a `ScheduledModifierManager`.
+            runtime target constraints workers executor asynchronous seed arc resume``. The ``recipe`` may be
+            a path, the text, or a `ScheduledModifierManager`.
 
     Raises:
         ConfigError: An argument is unknown, missing, ill-typed or contradictory.
@@ -193,5 +195,6 @@ class Sparse:
             f"results   {result.csv}  (read it with pandas; `value` is in real units)",
             f"arms      {result.json}  (SparseExperiment(...).create_load_experiment())",
             f"weights   {result.models}  (of the front; sparse.load_net(arm) rebuilds the network)",
+            f"report    sparsemod report {shlex.quote(str(result.csv.parent))}  (one page to look at)",
             "next      raise r2 or r3 and run again to go on from here",
         ]

@@ -15,6 +15,7 @@ from sparsemod.evaluate import evaluation as module
 from sparsemod.evaluate.build import load_weights, rebuild
 from sparsemod.evaluate.evaluation import evaluate, predict, test_error
 from sparsemod.evaluate.task import Job
+from sparsemod.measure.layer_table import load_layers
 from sparsemod.train.trainer import FitResult
 
 
@@ -41,6 +42,9 @@ def test_a_trained_candidate_comes_with_everything_that_is_known_of_it():
     weights = load_weights(found.weights)
     assert weights["conv.weight"].shape == (6, 1, 3, 3)
     assert sum(int((weights[name] == 0).sum()) for name in ("conv.weight", "out.weight")) == 108
+    layers = load_layers(found.layers, "layers")
+    assert [layer.module for layer in layers if layer.n_macs] == ["conv", "out"]
+    assert sum(layer.weight_bytes for layer in layers) == found.resources.model_size_bytes
 
 
 def test_same_job_same_evaluation_to_the_last_bit():

@@ -12,7 +12,7 @@ from evaluate_functions import Deadly, Toy, Unloadable, scripted
 
 from sparsemod.candidate import Candidate, Evaluation, Status
 from sparsemod.errors import ExecutorError
-from sparsemod.evaluate.executors import InlineExecutor, ProcessExecutor
+from sparsemod.evaluate.executors import InlineExecutor, ProcessExecutor, RayExecutor
 from sparsemod.evaluate.task import Job
 from sparsemod.evaluate.worker import place
 
@@ -43,8 +43,20 @@ def processes():
         yield executor
 
 
-@pytest.fixture(params=["inline", "processes"])
+@pytest.fixture(scope="module")
+def ray():
+    pytest.importorskip("ray", reason="executor = ray needs the package ray")
+    with RayExecutor(Toy(), 2, scripted) as executor:
+        yield executor
+
+
+@pytest.fixture(params=["inline", "processes", "ray"])
 def executor(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["processes", "ray"])
+def workers(request):
     return request.getfixturevalue(request.param)
 
 
@@ -87,15 +99,31 @@ def test_leaving_the_results_early_leaves_the_executor_usable(executor):
     assert sorted(results(executor, jobs(None, None))) == [0, 1]
 
 
-def test_a_bug_in_a_worker_carries_the_workers_traceback(processes):
+def test_a_job_is_made_when_it_can_be_evaluated(executor):
+    done = []
+
+    def made():
+        for index in range(6):
+            seen.append(len(done))
+            yield job(index)
+
+    seen = []
+    for finished, _ in executor.run(made()):
+        done.append(finished.index)
+    assert sorted(done) == list(range(6))
+    assert seen[0] == 0
+    assert all(known >= index - 1 for index, known in enumerate(seen))  # at most two are under way
+
+
+def test_a_bug_in_a_worker_carries_the_workers_traceback(workers):
     with pytest.raises(LookupError) as caught:
-        list(processes.run(jobs("bug")))
+        list(workers.run(jobs("bug")))
     assert "in scripted" in caught.value.__notes__[0]
 
 
-def test_a_bug_that_cannot_be_pickled_is_named(processes):
+def test_a_bug_that_cannot_be_pickled_is_named(workers):
     with pytest.raises(RuntimeError, match=r"^Odd: unpicklable\nRaised in a worker"):
-        list(processes.run(jobs("odd bug")))
+        list(workers.run(jobs("odd bug")))
 
 
 def test_a_killed_worker_costs_one_arm(processes):

@@ -52,7 +52,8 @@ def test_three_stages_leave_the_documented_files(tmp_path):
     assert list(table)[5:] == ["value", "unit", "stage", "pareto"]
     assert set(OBJECTIVES) <= set(table["metric_name"])
     names = {a.name for a in result.front}
-    assert {p.stem for p in (tmp_path / "models").iterdir()} == names
+    kinds = ("safetensors", "layers.json")
+    assert {p.name for p in (tmp_path / "models").iterdir()} == {f"{n}.{k}" for n in names for k in kinds}
     assert set(table[table["pareto"]]["arm_name"]) == names
     record = json.loads((tmp_path / "run.json").read_text())
     assert {"versions", "seed", "threads_per_worker", "configuration", "seconds"} <= set(record)
