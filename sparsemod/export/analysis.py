@@ -124,9 +124,7 @@ def analyze(read: ReadModel, target: Target, file: str = "") -> Analysis:
     graph, core = read.graph, target.core
     operators = tuple(_cost(graph, operator, core) for operator in graph.operators)
     total = sum(operator.instructions for operator in operators)
-    scratch = [
-        sum(scratch_buffers(part, op, core)) for part in graph.lists() for op in part.operators
-    ]
+    scratch = [sum(scratch_buffers(part, op, core)) for part in graph.lists() for op in part.operators]
     return Analysis(
         file=file,
         target=target,

@@ -50,9 +50,7 @@ def _sum(draft: Draft, held: QuantizedOperator) -> str:
     by_left, by_right, back = ((int(f.multiplier[0]), int(f.shift[0])) for f in held.rescalings)
     sign = 1 if held.operator.kind == "add" else -1
     out = draft.zero_point(held.operator.outputs[0])
-    return _binary(
-        draft, held, "sm_add", sign, left, *by_left, right, *by_right, *back, out, *held.bounds
-    )
+    return _binary(draft, held, "sm_add", sign, left, *by_left, right, *by_right, *back, out, *held.bounds)
 
 
 def _product(draft: Draft, held: QuantizedOperator) -> str:
@@ -128,7 +126,11 @@ def _accumulation(draft: Draft, held: QuantizedOperator, own: str, count: int) -
         )
     start = f"int32_t acc = {-draft.zero_point(operator.inputs[0]) * count};"
     scaled = f"sm_requantize(acc, {int(factor.multiplier[0])}, {int(factor.shift[0])})"
-    return start, f"acc += *({own});", f"(int8_t)sm_clamp({scaled} + {out}, {held.bounds[0]}, {held.bounds[1]})"
+    return (
+        start,
+        f"acc += *({own});",
+        f"(int8_t)sm_clamp({scaled} + {out}, {held.bounds[0]}, {held.bounds[1]})",
+    )
 
 
 def _pool(draft: Draft, held: QuantizedOperator) -> str:
@@ -194,8 +196,9 @@ def _copied(draft: Draft, held: QuantizedOperator, offset: int, steps: list[int]
 
 def _joins(draft: Draft, held: QuantizedOperator) -> str:
     operator = held.operator
-    out, axis = draft.shape(operator.outputs[0]), operator.attributes["axis"] % len(
-        draft.shape(operator.outputs[0])
+    out, axis = (
+        draft.shape(operator.outputs[0]),
+        operator.attributes["axis"] % len(draft.shape(operator.outputs[0])),
     )
     steps, at, parts = contiguous(out), 0, []
     for i in operator.inputs:
@@ -263,7 +266,11 @@ def _loop(draft: Draft, held: QuantizedOperator) -> str:
             lines.append("{\n" + indented(statements(own, part)) + "\n}")
     lines.append(f"memcpy({state}, {following}, {hidden});")
     forward = count.attributes["by"] > 0
-    head = f"int step = 0; step < {n_steps}; ++step" if forward else f"int step = {n_steps - 1}; step >= 0; --step"
+    head = (
+        f"int step = 0; step < {n_steps}; ++step"
+        if forward
+        else f"int step = {n_steps - 1}; step >= 0; --step"
+    )
     text = indented("\n".join(lines))
     return f"memset({state}, {body.grid(inner.inputs[2]).zero_point}, {hidden});\nfor ({head}) {{\n{text}\n}}"
 
@@ -303,5 +310,3 @@ def _joined(*parts: Any) -> str:
 
 def _call(function: str, *arguments: Any) -> str:
     return f"{function}({_joined(*arguments)});"
-
-

@@ -25,7 +25,15 @@ from sparsemod.measure.graph import Operator, OperatorGraph, Weight
 from sparsemod.measure.interpreted import interpreted
 from sparsemod.measure.sizes import n_nonzero_int8
 
-__all__ = ["LSTM_TABLE_BYTES", "TABLED", "Constants", "all_operators", "constants", "is_sparse", "operator_constants"]
+__all__ = [
+    "LSTM_TABLE_BYTES",
+    "TABLED",
+    "Constants",
+    "all_operators",
+    "constants",
+    "is_sparse",
+    "operator_constants",
+]
 
 LSTM = "unidirectional_sequence_lstm"
 LSTM_TABLE_BYTES = 512

@@ -91,9 +91,7 @@ def plan_arena(sizes: Sequence[int], first: Sequence[int], last: Sequence[int], 
     return Arena(tuple(offsets), max((o + s for o, s in zip(offsets, aligned, strict=True)), default=0))
 
 
-def buffers(
-    graph: OperatorGraph, scratch: Sequence[Sequence[int]] = ()
-) -> tuple[Buffer, ...]:
+def buffers(graph: OperatorGraph, scratch: Sequence[Sequence[int]] = ()) -> tuple[Buffer, ...]:
     """Return the buffers of a network in the order of its tensors, then the scratch memory of its operators.
 
     The tensors of a ``while`` operator's lists follow those of the network, and live while it runs.

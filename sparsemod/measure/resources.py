@@ -23,9 +23,7 @@ def arena(graph: OperatorGraph, runtime: str, core: str = "generic") -> Arena:
 
 def planned(graph: OperatorGraph, core: str = "generic") -> Arena:
     """Plan the interpreter's arena for an operator list that it executes as it is, which a file's is."""
-    scratch = [
-        scratch_buffers(part, operator, core) for part in graph.lists() for operator in part.operators
-    ]
+    scratch = [scratch_buffers(part, operator, core) for part in graph.lists() for operator in part.operators]
     pieces = buffers(graph, scratch=scratch)
     return plan_arena([b.n_bytes for b in pieces], [b.first for b in pieces], [b.last for b in pieces])
 
