@@ -55,7 +55,7 @@ def layers(sparsity: float) -> dict[str, tuple[Case, int]]:
             "line", size=(1, 128), channels=3, out_channels=16, kernel=(1, 5), pads=(0, 0, 2, 2)
         ),
         "dw3x3_14x14x16": convolution(
-            "depth16", size=(14, 14), channels=16, out_channels=16, groups=16, **SAME
+            "depth16", size=(14, 14), channels=16, out_channels=16, groups=16, depthwise=True, **SAME
         ),
         "dw3x3_25x5x64": convolution(
             "depth64", size=(25, 5), channels=64, out_channels=64, groups=64, **SAME
