@@ -18,7 +18,6 @@ HEADERS = {
     name: (KERNELS / name).read_text()
     for name in (
         "common.h",
-        "simd.h",
         "depthwise_channel.h",
         "sparse_bits.h",
         "sparse_conv.h",

@@ -2,8 +2,7 @@
 #ifndef SM_SPARSE_BITS_H
 #define SM_SPARSE_BITS_H
 
-#include <stdint.h>
-#include <string.h>
+#include "common.h"
 
 /* SM_FIRST(word) is the position of the first one, SM_DROP(word, first) removes it. The word is mirrored where
    a core counts leading zeros but not trailing ones. */
@@ -37,13 +36,6 @@ static inline uint32_t sm_sparse_word(const uint8_t *bits) {
     return bits[0] | (uint32_t)bits[1] << 8 | (uint32_t)bits[2] << 16 | (uint32_t)bits[3] << 24;
 #endif
 }
-
-/* A function of which the program is to have one copy, for the sake of flash. */
-#if defined(__GNUC__)
-#define SM_SHARED __attribute__((noinline, unused)) static
-#else
-#define SM_SHARED static
-#endif
 
 /* Where a walk over a tensor is. */
 typedef struct {
