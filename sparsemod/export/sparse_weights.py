@@ -75,7 +75,8 @@ def depthwise_scratch_bytes(
 ) -> int:
     """Return the RAM that a depthwise convolution needs for one channel at a time.
 
-    That is the input rows that the taps meet, in 16 bits, and the weights where they are stored sparse.
+    That is a row of sums in 32 bits, the input rows that the taps meet in 16, and the weights where they are
+    stored sparse.
 
     Args:
         kernel: Height and width.
@@ -85,12 +86,12 @@ def depthwise_scratch_bytes(
         sparse: Whether the weights are.
 
     Example:
-        >>> depthwise_scratch_bytes((3, 3), (1, 1), 1, 14, sparse=True)  # 3 rows of 16, and 9 weights
-        105
+        >>> depthwise_scratch_bytes((3, 3), (1, 1), 1, 14, sparse=True)  # 14 sums, 3 rows of 16, 9 weights
+        161
     """
     rows = (kernel[0] - 1) * dilation[0] + 1
     row = (out_width - 1) * stride_x + (kernel[1] - 1) * dilation[1] + 1
-    return 2 * rows * row + (kernel[0] * kernel[1] if sparse else 0)
+    return 4 * out_width + 2 * rows * row + (kernel[0] * kernel[1] if sparse else 0)
 
 
 def can_be_sparse(

@@ -19,6 +19,7 @@ HEADERS = {
     for name in (
         "common.h",
         "depthwise_channel.h",
+        "store.h",
         "sparse_bits.h",
         "sparse_conv.h",
         "sparse_depthwise.h",
@@ -116,7 +117,7 @@ def conv(
     text += f"int8_t output_{name}[{expected.size}];\n"
     if depthwise:
         n_bytes = depthwise_scratch_bytes(kernel, dilation, stride[1], expected.shape[1], sparse=True)
-        text += f"int16_t scratch_{name}[{(n_bytes + 1) // 2}];\n"
+        text += f"int32_t scratch_{name}[{(n_bytes + 3) // 4}];\n"
     else:
         text += f"int32_t scratch_{name}[{sparse_scratch_bytes(values) // 4}];\n"
     function = "sm_sparse_depthwise" if depthwise else "sm_sparse_conv"

@@ -3,7 +3,7 @@
 #ifndef SM_DEPTHWISE_CHANNEL_H
 #define SM_DEPTHWISE_CHANNEL_H
 
-#include "common.h"
+#include "store.h"
 
 typedef struct {
     int height, width, channels; /* of the input */
@@ -29,91 +29,102 @@ static inline int32_t sm_add_pair(const int16_t *x, int32_t packed, int32_t acc)
 }
 #endif
 
-/* w: kernel_height * kernel_width. scratch: ((kernel_height - 1) * dilation_y + 1) rows of
-   (out_width - 1) * stride_x + (kernel_width - 1) * dilation_x + 1 numbers. */
+/* A row of the input between its padding; from is 0 where the whole row is padding. */
+SM_SHARED void sm_depthwise_fill(const sm_depthwise_layer *s, const int8_t *from, int16_t *to, int row) {
+    const int zero_point = s->zero_point, channels = s->channels;
+    int16_t *const end = to + row;
+    if (from) {
+        for (int16_t *const stop = to + s->pad_x; to != stop;) {
+            *to++ = 0;
+        }
+        for (int16_t *const stop = end - to < s->width ? end : to + s->width; to != stop; from += channels) {
+            *to++ = (int16_t)(*from - zero_point);
+        }
+    }
+    while (to != end) {
+        *to++ = 0;
+    }
+}
+
+/* Nine weights: rows of a pair and a single one. */
+SM_SHARED void sm_depthwise_nine(const int32_t *w, const int16_t *p, const int16_t *q, const int16_t *r, int step,
+                                 int32_t bias, int32_t *acc, int32_t *end) {
+    const int32_t a = w[0], b = w[1], c = w[2], d = w[3], e = w[4], f = w[5];
+    while (acc != end) {
+        int32_t sum = sm_add_pair(p, a, bias);
+        sum = sm_add_pair(q, c, sum);
+        sum = sm_add_pair(r, e, sum);
+        sum += p[2] * (int16_t)b;
+        sum += q[2] * (int16_t)d;
+        sum += r[2] * (int16_t)f;
+        p += step;
+        q += step;
+        r += step;
+        *acc++ = sum;
+    }
+}
+
+/* One row of taps. */
+SM_SHARED void sm_depthwise_line(const int8_t *w, int n, int dilation, const int16_t *row, int step, int32_t *acc,
+                                 int32_t *end) {
+    for (; acc != end; ++acc, row += step) {
+        const int16_t *x = row;
+        int32_t sum = *acc;
+        for (int i = 0; i < n; ++i, x += dilation) {
+            sum += *x * w[i];
+        }
+        *acc = sum;
+    }
+}
+
+/* w: kernel_height * kernel_width. scratch: the sums of out_width outputs, then rows of 16-bit numbers, which are
+   (kernel_height - 1) * dilation_y + 1 of (out_width - 1) * stride_x + (kernel_width - 1) * dilation_x + 1. */
 SM_SHARED void sm_depthwise_channel(const sm_depthwise_layer *s, const int8_t *w, int32_t bias, int32_t multiplier,
-                                    int shift, const int8_t *input, int8_t *output, int16_t *scratch) {
-    const int width = s->width, channels = s->channels, out_width = s->out_width, out_channels = s->out_channels;
-    const int kernel_width = s->kernel_width, stride_x = s->stride_x;
-    const int dilation_y = s->dilation_y, dilation_x = s->dilation_x, pad_x = s->pad_x;
-    const int zero_point = s->zero_point, output_zero_point = s->output_zero_point, low = s->low, high = s->high;
-    const int n_rows = (s->kernel_height - 1) * dilation_y + 1;
-    const int row = (out_width - 1) * stride_x + (kernel_width - 1) * dilation_x + 1;
-    const int copied = row - pad_x < width ? row - pad_x : width;
-    const int special = s->kernel_height == 3 && kernel_width == 3 && dilation_x == 1;
-    int32_t a01 = 0, a2 = 0, b01 = 0, b2 = 0, c01 = 0, c2 = 0;
-    if (special) {
-        a01 = sm_packed(w[0], w[1]);
-        a2 = w[2];
-        b01 = sm_packed(w[3], w[4]);
-        b2 = w[5];
-        c01 = sm_packed(w[6], w[7]);
-        c2 = w[8];
+                                    int shift, const int8_t *input, int8_t *output, int32_t *scratch) {
+    const sm_store_rule rule = {multiplier, shift, s->output_zero_point, s->low, s->high};
+    const int n_rows = (s->kernel_height - 1) * s->dilation_y + 1;
+    const int row = (s->out_width - 1) * s->stride_x + (s->kernel_width - 1) * s->dilation_x + 1;
+    const int nine = s->kernel_height == 3 && s->kernel_width == 3 && s->dilation_x == 1;
+    int32_t *const end = scratch + s->out_width;
+    int16_t *const rows = (int16_t *)end;
+    int32_t packed[6] = {0};
+    for (int i = 0; nine && i < 3; ++i) {
+        packed[2 * i] = sm_packed(w[3 * i], w[3 * i + 1]);
+        packed[2 * i + 1] = w[3 * i + 2];
     }
     int next = -s->pad_y, slot = 0, start = 0; /* slot of the next row to fill; of the first row in use */
     for (int y = 0; y < s->out_height; ++y) {
         for (const int needed = y * s->stride_y - s->pad_y + n_rows; next < needed; ++next) {
-            int16_t *to = scratch + slot * row;
-            if (++slot == n_rows) {
-                slot = 0;
-            }
-            if (next < 0 || next >= s->height) {
-                memset(to, 0, (size_t)row * sizeof *to);
-                continue;
-            }
-            int16_t *const end = to + row;
-            for (int i = 0; i < pad_x; ++i) {
-                *to++ = 0;
-            }
-            const int8_t *from = input + next * width * channels;
-            for (int16_t *const stop = to + copied; to != stop; from += channels) {
-                *to++ = (int16_t)(*from - zero_point);
-            }
-            while (to != end) {
-                *to++ = 0;
-            }
+            const int8_t *from = next < 0 || next >= s->height ? 0 : input + next * s->width * s->channels;
+            sm_depthwise_fill(s, from, rows + slot * row, row);
+            slot = slot + 1 < n_rows ? slot + 1 : 0;
         }
-        if (special) {
-            const int16_t *p = scratch + start * row;
-            int other = start + dilation_y >= n_rows ? start + dilation_y - n_rows : start + dilation_y;
-            const int16_t *q = scratch + other * row;
-            other = other + dilation_y >= n_rows ? other + dilation_y - n_rows : other + dilation_y;
-            const int16_t *r = scratch + other * row;
-            for (int x = 0; x < out_width; ++x) {
-                int32_t acc = bias;
-                acc = sm_add_pair(p, a01, acc);
-                acc += p[2] * (int16_t)a2;
-                acc = sm_add_pair(q, b01, acc);
-                acc += q[2] * (int16_t)b2;
-                acc = sm_add_pair(r, c01, acc);
-                acc += r[2] * (int16_t)c2;
-                p += stride_x;
-                q += stride_x;
-                r += stride_x;
-                *output = (int8_t)sm_clamp(sm_requantize(acc, multiplier, shift) + output_zero_point, low, high);
-                output += out_channels;
+        int at = start;
+        if (nine) {
+            const int16_t *taps[3];
+            for (int i = 0; i < 3; ++i) {
+                taps[i] = rows + at * row;
+                at += s->dilation_y;
+                at = at < n_rows ? at : at - n_rows;
             }
+            sm_depthwise_nine(packed, taps[0], taps[1], taps[2], s->stride_x, bias, scratch, end);
         } else {
-            for (int x = 0; x < out_width; ++x) {
-                int32_t acc = bias;
-                int at = start;
-                const int8_t *v = w;
-                for (int ky = 0; ky < s->kernel_height; ++ky) {
-                    const int16_t *p = scratch + at * row + x * stride_x;
-                    for (int kx = 0; kx < kernel_width; ++kx) {
-                        acc += p[kx * dilation_x] * *v++;
-                    }
-                    at += dilation_y;
-                    at = at >= n_rows ? at - n_rows : at;
-                }
-                *output = (int8_t)sm_clamp(sm_requantize(acc, multiplier, shift) + output_zero_point, low, high);
-                output += out_channels;
+            for (int32_t *acc = scratch; acc != end;) {
+                *acc++ = bias;
+            }
+            for (int i = 0; i < s->kernel_height; ++i) {
+                sm_depthwise_line(w + i * s->kernel_width, s->kernel_width, s->dilation_x, rows + at * row, s->stride_x,
+                                  scratch, end);
+                at += s->dilation_y;
+                at = at < n_rows ? at : at - n_rows;
             }
         }
-        start += s->stride_y;
-        while (start >= n_rows) {
+        sm_store(&rule, scratch, end, output, s->out_channels);
+        output += s->out_width * s->out_channels;
+        for (start += s->stride_y; start >= n_rows;) {
             start -= n_rows;
         }
     }
 }
+
 #endif
