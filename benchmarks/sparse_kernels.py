@@ -55,10 +55,10 @@ def layers(sparsity: float) -> dict[str, tuple[Case, int]]:
             "line", size=(1, 128), channels=3, out_channels=16, kernel=(1, 5), pads=(0, 0, 2, 2)
         ),
         "dw3x3_14x14x16": convolution(
-            "depth16", size=(14, 14), channels=16, out_channels=16, groups=16, **SAME
+            "depth16", size=(14, 14), channels=16, out_channels=16, groups=16, depthwise=True, **SAME
         ),
         "dw3x3_25x5x64": convolution(
-            "depth64", size=(25, 5), channels=64, out_channels=64, groups=64, **SAME
+            "depth64", size=(25, 5), channels=64, out_channels=64, groups=64, depthwise=True, **SAME
         ),
         "fc_640_128": (dense("dense640", rng, rows=128, columns=640, sparsity=sparsity), 640 * 128),
         "fc_128_128": (dense("dense128", rng, rows=128, columns=128, sparsity=sparsity), 128 * 128),

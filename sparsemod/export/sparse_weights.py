@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["bitmap", "can_be_sparse", "encode", "sparse_bytes", "sparse_scratch_bytes"]
+__all__ = [
+    "bitmap",
+    "can_be_sparse",
+    "depthwise_scratch_bytes",
+    "encode",
+    "sparse_bytes",
+    "sparse_scratch_bytes",
+]
 
 
 def bitmap(values: NDArray[np.int8]) -> tuple[bytes, bytes]:
@@ -61,6 +68,30 @@ def sparse_scratch_bytes(values: NDArray[np.int8]) -> int:
     n_taps = int(values.shape[1] * values.shape[2])
     n_most = int(np.count_nonzero(values.reshape(len(values), -1), axis=1).max())
     return int(4 * (2 * (n_taps + 1) + n_most))
+
+
+def depthwise_scratch_bytes(
+    kernel: tuple[int, int], dilation: tuple[int, int], stride_x: int, out_width: int, *, sparse: bool
+) -> int:
+    """Return the RAM that a depthwise convolution needs for one channel at a time.
+
+    That is a row of sums in 32 bits, the input rows that the taps meet in 16, and the weights where they are
+    stored sparse.
+
+    Args:
+        kernel: Height and width.
+        dilation: Along height and width.
+        stride_x: Along the width.
+        out_width: Of the output.
+        sparse: Whether the weights are.
+
+    Example:
+        >>> depthwise_scratch_bytes((3, 3), (1, 1), 1, 14, sparse=True)  # 14 sums, 3 rows of 16, 9 weights
+        161
+    """
+    rows = (kernel[0] - 1) * dilation[0] + 1
+    row = (out_width - 1) * stride_x + (kernel[1] - 1) * dilation[1] + 1
+    return 4 * out_width + 2 * rows * row + (kernel[0] * kernel[1] if sparse else 0)
 
 
 def can_be_sparse(

@@ -11,14 +11,22 @@ from torch.nn import functional as F
 
 import sparsemod
 from sparsemod.compress.fixed_point import Rescaling, rescale
-from sparsemod.export.sparse_weights import encode, sparse_scratch_bytes
+from sparsemod.export.sparse_weights import depthwise_scratch_bytes, encode, sparse_scratch_bytes
 
 KERNELS = Path(sparsemod.__file__).parent / "export" / "kernels"
 HEADERS = {
     name: (KERNELS / name).read_text()
-    for name in ("common.h", "sparse_bits.h", "sparse_conv.h", "sparse_matrix.h")
+    for name in (
+        "common.h",
+        "depthwise_channel.h",
+        "store.h",
+        "sparse_bits.h",
+        "sparse_conv.h",
+        "sparse_depthwise.h",
+        "sparse_matrix.h",
+    )
 }
-PREFIX = '#include "sparse_conv.h"\n#include "sparse_matrix.h"\n'
+PREFIX = '#include "sparse_conv.h"\n#include "sparse_depthwise.h"\n#include "sparse_matrix.h"\n'
 
 
 @dataclass(frozen=True)
@@ -71,8 +79,9 @@ def conv(
     pads=(0, 0, 0, 0),
     sparsity=0.8,
     values=None,
+    depthwise=False,
 ):
-    """pads: top, bottom, left, right."""
+    """pads: top, bottom, left, right; depthwise: by the kernel that is made for it."""
     if values is None:
         values = sparse_values(rng, (out_channels, *kernel, channels // groups), sparsity)
     x = rng.integers(-128, 128, (*size, channels)).astype(np.int8)
@@ -90,7 +99,7 @@ def conv(
         channels,
         *expected.shape,
         *kernel,
-        groups,
+        *(() if depthwise else (groups,)),
         *stride,
         *dilation,
         pads[0],
@@ -106,12 +115,15 @@ def conv(
     )
     text += _array("int8_t", f"shift_{name}", rescaling.shift) + _array("int8_t", f"input_{name}", x)
     text += f"int8_t output_{name}[{expected.size}];\n"
-    text += f"int32_t scratch_{name}[{sparse_scratch_bytes(values) // 4}];\n"
-    text += f"void run_{name}(void);\nvoid run_{name}(void) {{ "
-    text += f"sm_sparse_conv({', '.join(map(str, numbers))}, weights_{name}, "
-    text += (
-        f"bias_{name}, multiplier_{name}, shift_{name}, input_{name}, output_{name}, scratch_{name}); }}\n"
-    )
+    if depthwise:
+        n_bytes = depthwise_scratch_bytes(kernel, dilation, stride[1], expected.shape[1], sparse=True)
+        text += f"int32_t scratch_{name}[{(n_bytes + 3) // 4}];\n"
+    else:
+        text += f"int32_t scratch_{name}[{sparse_scratch_bytes(values) // 4}];\n"
+    function = "sm_sparse_depthwise" if depthwise else "sm_sparse_conv"
+    arrays = ("weights", "bias", "multiplier", "shift", "input", "output", "scratch")
+    arguments = [*map(str, numbers), *(f"{array}_{name}" for array in arrays)]
+    text += f"void run_{name}(void);\nvoid run_{name}(void) {{ {function}({', '.join(arguments)}); }}\n"
     return Case(name, text, expected, expected.size * int(np.prod(values.shape[1:])), expected.size)
 
 
@@ -176,6 +188,7 @@ def random_conv(name, rng, **kinds):
     per_group, out_per_group = (int(v) for v in rng.integers(1, 9, 2))
     if rng.random() < 0.3:
         groups, per_group, out_per_group = int(rng.integers(1, 20)), 1, int(rng.choice([1, 1, 2, 3]))
+    depthwise = per_group == 1 and bool(rng.integers(2))
     return conv(
         name,
         rng,
@@ -187,5 +200,6 @@ def random_conv(name, rng, **kinds):
         stride=stride,
         dilation=dilation,
         pads=tuple(pads),
+        depthwise=depthwise,
         sparsity=float(rng.choice([0, 0.5, 0.8, 0.9, 1.0])),
     )

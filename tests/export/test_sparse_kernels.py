@@ -32,6 +32,19 @@ def random_cases(n, seed):
     return cases
 
 
+def depthwise(name, rng, *, channels, multiplier=1, kernel=(3, 3), **kinds):
+    return conv(
+        name,
+        rng,
+        channels=channels,
+        out_channels=channels * multiplier,
+        kernel=kernel,
+        groups=channels,
+        depthwise=True,
+        **kinds,
+    )
+
+
 def special_cases():
     rng = np.random.default_rng(7)
     empty_rows = sparse_values(rng, (6, 3, 3, 5), 0.5)
@@ -46,6 +59,13 @@ def special_cases():
         ),
         conv("extreme", rng, size=(5, 6), channels=30, out_channels=2, kernel=(3, 3), values=extremes),
         conv("narrow", rng, size=(25, 5), channels=8, out_channels=8, kernel=(3, 3), groups=8, pads=same),
+        depthwise("thin", rng, size=(25, 5), channels=8, pads=same),
+        depthwise("stride", rng, size=(12, 13), channels=6, stride=(2, 2), pads=(0, 1, 0, 1)),
+        depthwise("pace", rng, size=(13, 12), channels=3, stride=(4, 3), pads=(1, 0, 1, 0)),
+        depthwise("spread", rng, size=(11, 9), channels=4, dilation=(2, 1), pads=(2, 2, 1, 1)),
+        depthwise("double", rng, size=(7, 8), channels=5, multiplier=2, pads=same, sparsity=0.0),
+        depthwise("point_by_point", rng, size=(4, 4), channels=5, kernel=(1, 1), sparsity=0.5),
+        depthwise("beside", rng, size=(1, 1), channels=3, pads=(2, 2, 2, 2)),
         conv("low", rng, size=(3, 30), channels=2, out_channels=4, kernel=(3, 3), pads=same),
         conv("tiny", rng, size=(1, 1), channels=3, out_channels=4, kernel=(3, 3), pads=same),
         conv(

@@ -3,8 +3,8 @@
 #ifndef SM_SPARSE_CONV_H
 #define SM_SPARSE_CONV_H
 
-#include "common.h"
 #include "sparse_bits.h"
+#include "store.h"
 
 /* Adds the product with the lower half of a word. */
 #if defined(__GNUC__) && defined(__ARM_FEATURE_DSP)
@@ -111,7 +111,8 @@ SM_SHARED int32_t sm_sparse_one(const uint32_t *entry, const uint32_t *end, uint
 typedef struct {
     const sm_sparse_shape *shape;
     sm_sparse_list list;
-    int32_t bias, multiplier, shift;
+    int32_t bias;
+    sm_store_rule rule;
 } sm_sparse_channel;
 
 /* The taps from begin to end of an axis that meet the input at this position. */
@@ -153,16 +154,6 @@ static inline int sm_sparse_outside(int at, sm_sparse_range inside) {
     return at >= inside.begin && at < inside.end ? inside.end : at;
 }
 
-SM_SHARED void sm_sparse_store(const sm_sparse_channel *c, const int32_t *acc, const int32_t *end, int8_t *output,
-                               int step) {
-    const int32_t multiplier = c->multiplier, shift = c->shift;
-    const int32_t zero_point = c->shape->output_zero_point, low = c->shape->low, high = c->shape->high;
-    while (acc != end) {
-        *output = (int8_t)sm_clamp(sm_requantize(*acc++, multiplier, shift) + zero_point, low, high);
-        output += step;
-    }
-}
-
 /* n outputs that meet the same taps. The outputs lie out_step apart, their inputs step apart. */
 SM_SHARED void sm_sparse_strip(const sm_sparse_channel *c, sm_sparse_range rows, sm_sparse_range columns, int n,
                                uintptr_t pixel, int step, int8_t *output, int out_step) {
@@ -197,7 +188,7 @@ SM_SHARED void sm_sparse_strip(const sm_sparse_channel *c, sm_sparse_range rows,
                 acc[0] += sm_sparse_one(entry, stop, first);
             }
         }
-        sm_sparse_store(c, acc, acc + count, out, out_step);
+        sm_store(&c->rule, acc, acc + count, out, out_step);
         at += count;
     }
 }
@@ -243,14 +234,15 @@ SM_SHARED void sm_sparse_planes(const sm_sparse_shape *s, const uint8_t *weights
                                        const int32_t *multiplier, const int8_t *shift, const int8_t *input,
                                        int8_t *output, int32_t *scratch) {
     const int n_taps = s->kernel_height * s->kernel_width;
-    sm_sparse_channel c = {s, {scratch, scratch + n_taps + 1, (uint32_t *)(scratch + 2 * (n_taps + 1))}, 0, 0, 0};
+    sm_sparse_channel c = {s, {scratch, scratch + n_taps + 1, (uint32_t *)(scratch + 2 * (n_taps + 1))}, 0,
+                           {0, 0, s->output_zero_point, s->low, s->high}};
     sm_sparse walk = sm_sparse_begin(weights, (uint32_t)(s->out_channels * n_taps * s->group_channels));
     int left = s->group_out_channels;
     for (int channel = 0; channel < s->out_channels; ++channel) {
         sm_sparse_unpack(&walk, s, &c.list);
         c.bias = bias[channel];
-        c.multiplier = multiplier[channel];
-        c.shift = shift[channel];
+        c.rule.multiplier = multiplier[channel];
+        c.rule.shift = shift[channel];
         sm_sparse_plane(&c, input, output + channel);
         if (--left == 0) {
             left = s->group_out_channels;
