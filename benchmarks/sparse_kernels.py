@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "export"))
 from sparse_cases import HEADERS, PREFIX, Case, conv, dense, gate
 
 from sparsemod.export.emulation import Machine
-from sparsemod.export.sparse_weights import sparse_bytes
 from sparsemod.export.toolchain import build
+from sparsemod.measure.sparse import sparse_bytes
 
 CORES = {"cortex-m0": "m0", "cortex-m3": "m3", "cortex-m4": "m4"}
 SPARSITIES = (0.5, 0.8, 0.9)

@@ -2,8 +2,8 @@
 
     files = write_c(quantized)
 
-The bundle holds `model.h` and `model.c`, the kernels that the network needs, an example `main.c`, a Makefile and a
-page on how to use it. Everything but `main.c` goes into a firmware as it is.
+The bundle holds `model.h` and `model.c`, the kernels that the network needs, an example `main.c`, a Makefile
+and a page on how to use it. Everything but `main.c` goes into a firmware as it is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from string import Template
 
-from sparsemod.compress.quantized_graph import QuantizedGraph
+from sparsemod.compress.quantized_graph import QuantizedGraph, QuantizedOperator
 from sparsemod.errors import ConfigError
 from sparsemod.export.c_constants import ConstantPool
 from sparsemod.export.c_draft import Draft
@@ -78,11 +78,7 @@ def write_c(
     return written | {f"kernels/{header}": (_KERNELS / header).read_text() for header in needed}
 
 
-def _block(draft: Draft, held: object) -> str:
-    from sparsemod.compress.quantized_graph import QuantizedOperator
-
-    if not isinstance(held, QuantizedOperator):
-        raise TypeError(f"expected an operator, got {type(held).__name__}")
+def _block(draft: Draft, held: QuantizedOperator) -> str:
     text = statements(draft, held)
     if not text:
         return ""

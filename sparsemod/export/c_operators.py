@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-
 from sparsemod.compress.integer import quantize
 from sparsemod.compress.quantized_graph import QuantizedOperator
 from sparsemod.errors import UnsupportedOperatorError
@@ -196,10 +195,8 @@ def _copied(draft: Draft, held: QuantizedOperator, offset: int, steps: list[int]
 
 def _joins(draft: Draft, held: QuantizedOperator) -> str:
     operator = held.operator
-    out, axis = (
-        draft.shape(operator.outputs[0]),
-        operator.attributes["axis"] % len(draft.shape(operator.outputs[0])),
-    )
+    out = draft.shape(operator.outputs[0])
+    axis = operator.attributes["axis"] % len(out)
     steps, at, parts = contiguous(out), 0, []
     for i in operator.inputs:
         shape = list(draft.shape(i))

@@ -34,22 +34,23 @@ def convolution(draft: Draft, held: QuantizedOperator) -> str:
     filter_ = [(k - 1) * d + 1 for k, d in zip(kernel, a["dilation"], strict=True)]
     pads = same(source[1:3], filter_, a["stride"]) if a["padding"] == "same" else ((0, 0), (0, 0))
     values = weight.values.transpose(3, 1, 2, 0) if depthwise else weight.values
-    groups = source[3] if depthwise else a["groups"]
+    groups = 1 if depthwise else a["groups"]
     sparse = is_sparse(draft.graph, operator, operator.weights[0])
     zero_point = draft.zero_point(operator.inputs[0])
-    folded = sparse or not depthwise  # a dense depthwise kernel takes it from the input
-    rows = values.reshape(len(values), -1)
-    bias, factors = _summed(draft, held, weight, zero_point * (not sparse and folded), rows)
+    # The other kernels take the zero point from the input.
+    folded = 0 if sparse or depthwise else zero_point
+    bias, factors = _summed(draft, held, weight, folded, values.reshape(len(values), -1))
     ends = draft.tensor(operator.inputs[0]), draft.tensor(operator.outputs[0])
     scratch = draft.scratch(operator)
     steps = [*a["stride"], *a["dilation"], pads[0][0], pads[1][0]]
     grids = [zero_point, draft.zero_point(operator.outputs[0]), *held.bounds]
     if sparse:
-        draft.use("sparse_conv.h")
+        draft.use("sparse_depthwise.h" if depthwise else "sparse_conv.h")
         encoded = np.frombuffer(encode(values), np.uint8)
         name = draft.constants.add("weights", "uint8_t", encoded, (weight.name, operator.kind, "sparse"))
-        sizes = [*source[1:], *out[1:], *kernel, groups, *steps, *grids]
-        return _call("sm_sparse_conv", *sizes, name, bias, *factors, *ends, f"(int32_t *)(void *){scratch}")
+        sizes = [*source[1:], *out[1:], *kernel, *([] if depthwise else [groups]), *steps, *grids]
+        function = "sm_sparse_depthwise" if depthwise else "sm_sparse_conv"
+        return _call(function, *sizes, name, bias, *factors, *ends, f"(int32_t *)(void *){scratch}")
     name = draft.constants.add("weights", "int8_t", weight.values, (weight.name, operator.kind, "dense"))
     if depthwise:
         draft.use("depthwise.h")

@@ -1,15 +1,15 @@
 """Flash that the constants of a C bundle take: what the linked program holds, to the byte.
 
-All constants of a network are one object: first the numbers of 32 bits, then those of 16, then bytes, and up to
-three bytes that fill the last word.
+All constants of a network are one object: first the numbers of 32 bits, then those of 16, then bytes, and up
+to three bytes that fill the last word.
 
 - Values, n of them of which n_nz are not zero, each shared weight once: n bytes, or ceil(n / 8) + n_nz (a
   bitmap and the non-zeros) where that is less and a sparse kernel can take them: a convolution, a matrix, a
   gate of a recurrent layer.
 - Biases, 4 bytes an output channel: every product with a weight has them, as the input's zero point is folded
   into them.
-- Rescalings, 5 bytes (an int32 multiplier and an int8 shift) for each scale of a convolution or a matrix, which
-  is one an output channel, or one in all in a recurrent layer; those of an LSTM are in the code.
+- Rescalings, 5 bytes (an int32 multiplier and an int8 shift) for each scale of a convolution or a matrix,
+  which is one an output channel, or one in all in a recurrent layer; those of an LSTM are in the code.
 - Tables, 256 bytes for each function of one value, and 512 in all for what the LSTMs of a network look up.
 
 float32 values and biases take 4 bytes.
@@ -24,6 +24,7 @@ from math import prod
 from sparsemod.measure.graph import Operator, OperatorGraph, Weight
 from sparsemod.measure.interpreted import interpreted
 from sparsemod.measure.sizes import n_nonzero_int8
+from sparsemod.measure.sparse import can_be_sparse, sparse_bytes
 
 __all__ = [
     "LSTM_TABLE_BYTES",
@@ -41,9 +42,10 @@ TABLE_BYTES = 256
 TABLED = frozenset({"logistic", "tanh", "relu", "quantize", "leaky_relu", "hard_swish", "elu"})
 """Functions of one int8 value that are looked up."""
 
-_CONVOLUTIONS = frozenset({"conv_2d", "depthwise_conv_2d"})
-_SUMMED = _CONVOLUTIONS | {"fully_connected", LSTM, "gru", "unidirectional_sequence_rnn", "transpose_conv"}
-_MOST_OFFSET = 2**16  # of an input element from the window's first, in the list that a sparse kernel makes
+_SUMMED = frozenset({
+    "conv_2d", "depthwise_conv_2d", "fully_connected", LSTM, "gru", "unidirectional_sequence_rnn",
+    "transpose_conv",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +133,15 @@ def is_sparse(graph: OperatorGraph, operator: Operator, weight: Weight) -> bool:
     """Say whether a weight is held as a bitmap and its non-zeros."""
     if weight.dtype != "int8" or operator.kind not in _SUMMED or operator.kind == "transpose_conv":
         return False
-    n = weight.values.size
-    if -(-n // 8) + n_nonzero_int8(weight) >= n:
+    n = int(weight.values.size)
+    if sparse_bytes(n, n_nonzero_int8(weight)) >= n:
         return False
-    return operator.kind not in _CONVOLUTIONS or _reach(graph, operator, weight) <= _MOST_OFFSET
+    if operator.kind != "conv_2d":
+        return True
+    _, _, width, channels = graph.tensors[operator.inputs[0]].shape
+    attributes = operator.attributes
+    kernel, dilation = weight.values.shape[1:3], attributes["dilation"]
+    return can_be_sparse(kernel, dilation, width, channels, attributes["groups"])
 
 
 def _n_tables(operator: Operator) -> int:
@@ -145,16 +152,8 @@ def _n_tables(operator: Operator) -> int:
     return int(operator.kind in TABLED)
 
 
-def _reach(graph: OperatorGraph, operator: Operator, weight: Weight) -> int:
-    _, _, width, channels = graph.tensors[operator.inputs[0]].shape
-    kernel, dilation = weight.values.shape[1:3], operator.attributes["dilation"]
-    rows, columns = ((k - 1) * d for k, d in zip(kernel, dilation, strict=True))
-    own = 1 if operator.kind == "depthwise_conv_2d" else int(weight.values.shape[3])
-    return int((rows * width + columns) * channels + own)
-
-
 def _value_bytes(weight: Weight, sparse: bool) -> int:
     n = prod(weight.values.shape)
     if weight.dtype == "float32":
         return 4 * n
-    return -(-n // 8) + n_nonzero_int8(weight) if sparse else n
+    return sparse_bytes(n, n_nonzero_int8(weight)) if sparse else n

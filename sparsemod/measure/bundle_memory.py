@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import prod
 
 from sparsemod.measure.bundle import LSTM, is_sparse
 from sparsemod.measure.graph import Operator, OperatorGraph
 from sparsemod.measure.interpreted import interpreted
 from sparsemod.measure.memory import Arena, plan_arena
+from sparsemod.measure.sparse import depthwise_scratch_bytes, sparse_scratch_bytes
 
 __all__ = ["Layout", "gathering", "layout", "scratch_bytes"]
 
@@ -116,27 +116,34 @@ class _Draft:
 def scratch_bytes(graph: OperatorGraph, operator: Operator) -> int:
     """Return the bytes that an operator's kernel needs beside its tensors.
 
-    A convolution gathers two columns of its input, unless they lie there as they are; a sparse one keeps the
-    weights of one output channel as a list of 32-bit numbers, as if none of them were zero, and two numbers a
-    kernel position. An LSTM has the four gates of a step and the cell state in 16 bits, and a state to begin
-    with. All are in float where the activations are.
+    A convolution gathers two columns of its input, unless they lie there as they are. A sparse one keeps the
+    weights of one output channel as a list, as if none of them were zero; a sparse depthwise one those of a
+    channel, and the rows of its input. An LSTM has the four gates of a step and the cell state in 16 bits,
+    and a state to begin with. All are in float where the activations are.
     """
     quantized = graph.tensors[operator.outputs[0]].dtype == "int8"
     if operator.kind == LSTM:
         return int(operator.attributes["hidden_size"]) * (11 if quantized else 24)
     if not quantized or operator.kind not in {"conv_2d", "depthwise_conv_2d"}:
         return 0
-    weight, depthwise = operator.weights[0], operator.kind == "depthwise_conv_2d"
-    taps = prod(weight.values.shape[1:3])
-    fan_in = taps if depthwise else taps * int(weight.values.shape[3])
-    if is_sparse(graph, operator, weight):
-        return int(4 * (2 * (taps + 1) + fan_in))
-    lies_there = depthwise or (gathering(operator) == 1 and operator.attributes["padding"] == "valid")
-    return 0 if lies_there or (taps == 1 and gathering(operator) == 1) else int(2 * fan_in)
+    weight, attributes = operator.weights[0], operator.attributes
+    height, width = (int(n) for n in weight.values.shape[1:3])
+    sparse = is_sparse(graph, operator, weight)
+    if operator.kind == "depthwise_conv_2d":
+        if not sparse:
+            return 0
+        out_width = graph.tensors[operator.outputs[0]].shape[2]
+        stride, dilation = attributes["stride"][1], attributes["dilation"]
+        return depthwise_scratch_bytes((height, width), dilation, stride, out_width, sparse=True)
+    fan_in = height * width * int(weight.values.shape[3])
+    if sparse:
+        return sparse_scratch_bytes(height * width, fan_in)
+    lies_there = gathering(operator) == 1 and (attributes["padding"] == "valid" or width == 1)
+    return 0 if lies_there else 2 * fan_in
 
 
 def gathering(operator: Operator) -> int:
-    """Return how the columns of a convolution lie in its input: 1 whole, 0 a run each kernel row, -1 in parts."""
+    """Return how the columns of a convolution lie in its input: 1 whole, 0 in runs, -1 in single pixels."""
     height, width = operator.weights[0].values.shape[1:3]
     if operator.attributes["groups"] != 1 or (width > 1 and operator.attributes["dilation"][1] != 1):
         return -1

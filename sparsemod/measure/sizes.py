@@ -1,8 +1,8 @@
 """Flash bytes of the weights under the interpreter, and counts of them; `bundle` has the bytes of a C bundle.
 
 Symmetric int8 weights, n values with s scales and b bias values, take n + 4 b + 4 s bytes (int32 biases and
-float32 scales); float32 weights take 4 bytes a value and a bias value. Convolutions and matrices have a scale an
-output channel. A recurrent layer is held as its gates: 8 matrices for an LSTM, 6 for a GRU, 2 for a plain
+float32 scales); float32 weights take 4 bytes a value and a bias value. Convolutions and matrices have a scale
+an output channel. A recurrent layer is held as its gates: 8 matrices for an LSTM, 6 for a GRU, 2 for a plain
 RNN, with one scale each; an LSTM has 4 H biases and a GRU also 4 H, whose new gate has two that cannot be
 added up.
 """
@@ -32,7 +32,8 @@ def n_nonzero_int8(weight: Weight) -> int:
     else:
         others = tuple(i for i in range(magnitude.ndim) if i != weight.axis)
         largest = magnitude.max(axis=others, keepdims=True, initial=0)
-    return int(np.count_nonzero(magnitude * np.float32(127) >= np.float32(0.5) * largest))
+    above = magnitude * np.float32(127) >= np.float32(0.5) * largest
+    return int(np.count_nonzero(above & (magnitude > 0)))
 
 
 def weight_bytes(weight: Weight) -> int:

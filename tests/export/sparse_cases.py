@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 import sparsemod
 from sparsemod.compress.fixed_point import Rescaling, rescale
-from sparsemod.export.sparse_weights import depthwise_scratch_bytes, encode, sparse_scratch_bytes
+from sparsemod.export.sparse_weights import encode
+from sparsemod.measure.sparse import depthwise_scratch_bytes, sparse_scratch_bytes
 
 KERNELS = Path(sparsemod.__file__).parent / "export" / "kernels"
 HEADERS = {
@@ -119,7 +120,7 @@ def conv(
         n_bytes = depthwise_scratch_bytes(kernel, dilation, stride[1], expected.shape[1], sparse=True)
         text += f"int32_t scratch_{name}[{(n_bytes + 3) // 4}];\n"
     else:
-        text += f"int32_t scratch_{name}[{sparse_scratch_bytes(values) // 4}];\n"
+        text += f"int32_t scratch_{name}[{_list_bytes(values) // 4}];\n"
     function = "sm_sparse_depthwise" if depthwise else "sm_sparse_conv"
     arrays = ("weights", "bias", "multiplier", "shift", "input", "output", "scratch")
     arguments = [*map(str, numbers), *(f"{array}_{name}" for array in arrays)]
@@ -203,3 +204,8 @@ def random_conv(name, rng, **kinds):
         depthwise=depthwise,
         sparsity=float(rng.choice([0, 0.5, 0.8, 0.9, 1.0])),
     )
+
+
+def _list_bytes(values):
+    fullest = int(np.count_nonzero(values.reshape(len(values), -1), axis=1).max())
+    return sparse_scratch_bytes(values.shape[1] * values.shape[2], fullest)

@@ -5,14 +5,14 @@ import subprocess
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from sparse_cases import HEADERS, PREFIX, conv, dense, gate, random_conv, sparse_values
 
 from sparsemod.export import emulation
 from sparsemod.export.emulation import Machine
-from sparsemod.export.sparse_weights import bitmap, can_be_sparse, encode, sparse_bytes, sparse_scratch_bytes
+from sparsemod.export.sparse_weights import bitmap, encode
 from sparsemod.export.toolchain import build
+from sparsemod.measure.sparse import can_be_sparse, sparse_bytes
 
 SPARSITIES = (0.0, 0.5, 0.8, 0.9, 1.0)
 needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler: apt install gcc")
@@ -209,14 +209,6 @@ def test_bitmap_holds_everything(values):
     assert np.array_equal(restored.reshape(values.shape), values)
     assert encode(values) == bits + nonzeros
     assert len(encode(values)) == sparse_bytes(values.size, int(np.count_nonzero(values)))
-
-
-@given(st.integers(0, 400), st.integers(1, 3), st.integers(1, 3))
-def test_scratch_holds_the_fullest_channel(n_zero, height, width):
-    values = np.ones((4, height, width, 5), np.int8)
-    values.reshape(-1)[:n_zero] = 0
-    fullest = int((values.reshape(4, -1) != 0).sum(1).max())
-    assert sparse_scratch_bytes(values) == 4 * (2 * (height * width + 1) + fullest)
 
 
 def test_offsets_of_the_widest_layer_have_16_bits():
