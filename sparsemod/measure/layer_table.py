@@ -36,7 +36,7 @@ class LayerCost:
         n_parameters: Weights and biases, zeros included.
         n_nonzero: Those that are not zero.
         weight_bytes: Flash under the run's runtime; a shared weight is charged to the first that has it,
-            and what belongs to no operator alone has a row of its own, ``shared tables``.
+            and what belongs to no operator alone has a row of its own, ``shared constants``: the table of all LSTMs, and what fills the last word.
         output_bytes: RAM of what it writes.
         latency_seconds: Its part of one inference.
     """
@@ -71,7 +71,7 @@ def layer_costs(graph: OperatorGraph, target: Target, runtime: str) -> tuple[Lay
     rows = [_cost(graph, operator, target, runtime, charged, stored) for operator in graph.operators]
     rest = constants(graph).n_bytes - sum(row.weight_bytes for row in rows) if runtime == "c" else 0
     if rest:
-        rows.append(LayerCost("", "shared tables", "", (), (), (), 0, 0, 0, rest, 0, 0.0))
+        rows.append(LayerCost("", "shared constants", "", (), (), (), 0, 0, 0, rest, 0, 0.0))
     return tuple(rows)
 
 

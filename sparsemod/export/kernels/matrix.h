@@ -56,18 +56,31 @@ static inline void sm_two_by_two(const int8_t *v, const int8_t *w, const int8_t 
     acc[3] = d;
 }
 
-/* Two columns at a time, which may be the same one. The last two rows overlap with those before if their number
-   is odd. */
+/* One row's outputs of two columns. */
+SM_SHARED void sm_finish_two(const sm_matrix *m, int row, int32_t acc, int32_t other, int8_t *y, int8_t *u) {
+    const int at = row * m->per_row;
+    const int32_t multiplier = m->multiplier[at], low = m->low, high = m->high, zero_point = m->zero_point;
+    const int shift = m->shift[at];
+    const int32_t first = sm_clamp(sm_requantize(acc, multiplier, shift) + zero_point, low, high);
+    const int32_t second = sm_clamp(sm_requantize(other, multiplier, shift) + zero_point, low, high);
+    y[row] = (int8_t)first;
+    u[row] = (int8_t)second;
+}
+
+/* Two columns at a time, which may be the same one. */
 SM_SHARED void sm_two_columns(const sm_matrix *m, const int8_t *x, const int8_t *z, int8_t *y, int8_t *u) {
     const int n = m->columns, rows = m->rows;
-    for (int at = 0; at < rows; at += 2) {
-        const int row = at + 1 < rows || at == 0 ? at : at - 1, next = row + 1 < rows ? row + 1 : row;
-        int32_t acc[4] = {m->bias[row], m->bias[row], m->bias[next], m->bias[next]};
-        sm_two_by_two(m->weights + row * n, m->weights + next * n, x, z, n, acc);
-        y[row] = sm_finished(m, acc[0], row);
-        u[row] = sm_finished(m, acc[1], row);
-        y[next] = sm_finished(m, acc[2], next);
-        u[next] = sm_finished(m, acc[3], next);
+    const int8_t *w = m->weights;
+    const int32_t *bias = m->bias;
+    for (int row = 0; row < rows; row += 2, w += 2 * n) {
+        const int two = row + 1 < rows;
+        int32_t acc[4] = {bias[row], bias[row], two ? bias[row + 1] : 0, 0};
+        acc[3] = acc[2];
+        sm_two_by_two(w, two ? w + n : w, x, z, n, acc);
+        sm_finish_two(m, row, acc[0], acc[1], y, u);
+        if (two) {
+            sm_finish_two(m, row + 1, acc[2], acc[3], y, u);
+        }
     }
 }
 
