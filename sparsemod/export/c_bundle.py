@@ -62,8 +62,9 @@ def write_c(
         "declarations": _declarations(draft, name),
         "constant_bytes": str(draft.constants.n_bytes),
         "described": _described(name, description),
-        "input_bytes": str(_n_bytes(draft, draft.graph.inputs[0])),
-        "output_bytes": str(_n_bytes(draft, draft.graph.outputs[0])),
+        "in": _marks(draft.graph.inputs)[0],
+        "out": _marks(draft.graph.outputs)[0],
+        **_example(draft, name),
     }
     files = {
         f"{name}.h": "model.h",
@@ -97,11 +98,7 @@ def _with_included(headers: Iterable[str]) -> set[str]:
     return found
 
 
-def _n_bytes(draft: Draft, tensor: int) -> int:
-    return draft.graph.tensors[tensor].n_bytes
-
-
-def _suffixes(ids: tuple[int, ...]) -> list[str]:
+def _marks(ids: tuple[int, ...]) -> list[str]:
     return [""] if len(ids) == 1 else [f"_{k}" for k in range(len(ids))]
 
 
@@ -109,15 +106,33 @@ def _declarations(draft: Draft, name: str) -> str:
     lines = []
     for what, ids, const in (("input", draft.graph.inputs, ""), ("output", draft.graph.outputs, "const ")):
         lines += [
-            f"{const}int8_t *{name}_{what}{mark}(void);" for mark, _ in zip(_suffixes(ids), ids, strict=True)
+            f"{const}int8_t *{name}_{what}{mark}(void);" for mark, _ in zip(_marks(ids), ids, strict=True)
         ]
     return "\n".join(lines)
+
+
+def _example(draft: Draft, name: str) -> dict[str, str]:
+    """Return what the example does with each input and output."""
+    big = name.upper()
+    ins = [(f"{name}_input{k}()", f"{big}_INPUT{k}") for k in _marks(draft.graph.inputs)]
+    outs = [(f"{name}_output{k}()", f"{big}_OUTPUT{k}") for k in _marks(draft.graph.outputs)]
+    reads = [f"fread({place}, 1, {port}_BYTES, stdin) == {port}_BYTES" for place, port in ins]
+    return {
+        "reads": " &&\n               ".join(reads),
+        "writes": "\n".join(f"            fwrite({place}, 1, {port}_BYTES, stdout);" for place, port in outs),
+        "zeros": "\n".join(f"    memset({place}, {port}_ZERO_POINT, {port}_BYTES);" for place, port in ins),
+        "prints": "\n".join(
+            f"    for (int i = 0; i < {port}_BYTES; ++i) {{\n"
+            f'        printf("%d\\n", {place}[i]);\n    }}'
+            for place, port in outs
+        ),
+    }
 
 
 def _accessors(draft: Draft, name: str) -> str:
     lines = []
     for what, ids, const in (("input", draft.graph.inputs, ""), ("output", draft.graph.outputs, "const ")):
-        for mark, i in zip(_suffixes(ids), ids, strict=True):
+        for mark, i in zip(_marks(ids), ids, strict=True):
             lines.append(f"{const}int8_t *{name}_{what}{mark}(void) {{\n    return {draft.tensor(i)};\n}}")
     return "\n\n".join(lines)
 
@@ -125,7 +140,7 @@ def _accessors(draft: Draft, name: str) -> str:
 def _ports(draft: Draft, name: str) -> str:
     lines = []
     for what, ids in (("INPUT", draft.graph.inputs), ("OUTPUT", draft.graph.outputs)):
-        for mark, i in zip(_suffixes(ids), ids, strict=True):
+        for mark, i in zip(_marks(ids), ids, strict=True):
             tensor, grid = draft.graph.tensors[i], draft.quantized.grid(i)
             head = f"#define {name.upper()}_{what}{mark}"
             shape = " x ".join(str(n) for n in tensor.shape)

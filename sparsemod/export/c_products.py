@@ -28,8 +28,6 @@ def convolution(draft: Draft, held: QuantizedOperator) -> str:
     operator, weight = held.operator, held.weights[0]
     a, depthwise = operator.attributes, operator.kind == "depthwise_conv_2d"
     source, out = draft.shape(operator.inputs[0]), draft.shape(operator.outputs[0])
-    if source[0] != 1:
-        raise UnsupportedOperatorError(f"c: operator {operator.kind} of module {operator.module} has a batch")
     kernel = weight.values.shape[1:3]
     filter_ = [(k - 1) * d + 1 for k, d in zip(kernel, a["dilation"], strict=True)]
     pads = same(source[1:3], filter_, a["stride"]) if a["padding"] == "same" else ((0, 0), (0, 0))
@@ -40,7 +38,10 @@ def convolution(draft: Draft, held: QuantizedOperator) -> str:
     # The other kernels take the zero point from the input.
     folded = 0 if sparse or depthwise else zero_point
     bias, factors = _summed(draft, held, weight, folded, values.reshape(len(values), -1))
-    ends = draft.tensor(operator.inputs[0]), draft.tensor(operator.outputs[0])
+    ends = [
+        draft.tensor(i) + (f" + i0 * {math.prod(shape[1:])}" if source[0] > 1 else "")
+        for i, shape in ((operator.inputs[0], source), (operator.outputs[0], out))
+    ]
     scratch = draft.scratch(operator)
     steps = [*a["stride"], *a["dilation"], pads[0][0], pads[1][0]]
     grids = [zero_point, draft.zero_point(operator.outputs[0]), *held.bounds]
@@ -50,15 +51,16 @@ def convolution(draft: Draft, held: QuantizedOperator) -> str:
         name = draft.constants.add("weights", "uint8_t", encoded, (weight.name, operator.kind, "sparse"))
         sizes = [*source[1:], *out[1:], *kernel, *([] if depthwise else [groups]), *steps, *grids]
         function = "sm_sparse_depthwise" if depthwise else "sm_sparse_conv"
-        return _call(function, *sizes, name, bias, *factors, *ends, f"(int32_t *)(void *){scratch}")
+        call = _call(function, *sizes, name, bias, *factors, *ends, f"(int32_t *)(void *){scratch}")
+        return _for_each(source[0], call)
     name = draft.constants.add("weights", "int8_t", weight.values, (weight.name, operator.kind, "dense"))
     if depthwise:
         draft.use("depthwise.h")
         sizes = [*source[1:], *out[1:3], a["depth_multiplier"], *kernel, *steps, *grids]
-        return _call("sm_depthwise", *sizes, name, bias, *factors, *ends)
+        return _for_each(source[0], _call("sm_depthwise", *sizes, name, bias, *factors, *ends))
     draft.use("conv.h")
     sizes = [*source[1:], *out[1:], *kernel, groups, *steps, *grids, gathering(operator)]
-    return _call("sm_conv", *sizes, name, bias, *factors, *ends, scratch)
+    return _for_each(source[0], _call("sm_conv", *sizes, name, bias, *factors, *ends, scratch))
 
 
 def fully_connected(draft: Draft, held: QuantizedOperator) -> str:
@@ -79,7 +81,7 @@ def fully_connected(draft: Draft, held: QuantizedOperator) -> str:
     if n > 1:
         source, out = f"{source} + i0 * {columns}", f"{out} + i0 * {rows}"
     call = _call("sm_sparse_fully_connected", name, rows, columns, bias, *factors, *limits, source, out)
-    return call if n == 1 else nested([n], call)
+    return _for_each(n, call)
 
 
 def lstm(draft: Draft, held: QuantizedOperator) -> str:
@@ -121,7 +123,11 @@ def lstm(draft: Draft, held: QuantizedOperator) -> str:
         *(f"    {line}" for line in lines),
         "}",
     ]
-    return "\n".join(head) if n == 1 else nested([n], "\n".join(head))
+    return _for_each(n, "\n".join(head))
+
+
+def _for_each(n: int, statement: str) -> str:
+    return statement if n == 1 else nested([n], statement)
 
 
 def _summed(

@@ -35,8 +35,9 @@ class LayerCost:
         n_macs: Multiply-accumulates of one inference.
         n_parameters: Weights and biases, zeros included.
         n_nonzero: Those that are not zero.
-        weight_bytes: Flash under the run's runtime; a shared weight is charged to the first that has it,
-            and what belongs to no operator alone has a row of its own, ``shared constants``: the table of all LSTMs, and what fills the last word.
+        weight_bytes: Flash under the run's runtime; a shared weight is charged to the first that has it, and
+            a last row, ``shared constants``, has what belongs to no operator alone: the table of all LSTMs,
+            and what fills the last word.
         output_bytes: RAM of what it writes.
         latency_seconds: Its part of one inference.
     """
