@@ -2,11 +2,12 @@
 
     python benchmarks/c_bundle.py [NETS]
 
-For random networks of four spaces, half of them pruned: how many output values of the compiled bundle are those
-of the simulation on this computer and (five networks of each space) on an emulated Cortex-M4; whether constants
-and arena have the predicted size in the linked file. Then instructions, code and stack of a small CNN and of the
-architectures of MLPerf Tiny, dense and with 80 % zeros, beside the instructions of the kernels of CMSIS-NN in the
-TensorFlow Lite Micro interpreter; and what zeros save in a convolution, a depthwise one, a matrix and an LSTM.
+For random networks of four spaces, half of them pruned: how many output values of the compiled bundle are
+those of the simulation on this computer and (five networks of each space) on an emulated Cortex-M4; whether
+constants and arena have the predicted size in the linked file. Then instructions, code and stack of a small
+CNN and of the architectures of MLPerf Tiny, dense and with 80 % zeros, beside the instructions of the
+TensorFlow Lite Micro interpreter with CMSIS-NN; and what zeros save in a convolution, a depthwise one, a
+matrix and an LSTM.
 """
 
 from __future__ import annotations
@@ -49,23 +50,23 @@ def equal_values(space: str, n_nets: int) -> tuple[int, int, int, int]:
         if seed < 5:
             _, outputs = on_machine(Machine(image), one)
             counts[:2] += (outputs == one.expected[0]).sum(), outputs.size
-    return tuple(int(n) for n in counts)
+    equal, n, exact, of = map(int, counts)
+    return equal, n, exact, of
 
 
-def measured(name: str, one: Bundle) -> tuple[int, int]:
-    """Print what a bundle takes on a Cortex-M4; return instructions and bytes of constants."""
+def measured(name: str, one: Bundle, reference: float | None = None) -> tuple[int, int, int]:
+    """Print what a bundle takes on a Cortex-M4; return instructions, bytes of constants and of weights."""
     image = image_of(one)
     done, outputs = on_machine(Machine(image), one)
     if not np.array_equal(outputs, one.expected[0]):
         raise RuntimeError(f"{name}: outputs differ from the integer simulation")
     n_constants, arena = (image.symbol(f"{one.name}_{what}").n_bytes for what in ("constants", "arena"))
-    reference = CMSIS_NN.get(name.split()[0])
     ratio = f"{done.n_instructions / reference:5.2f}" if reference else "    -"
     print(
         f"{name:<20} {done.n_instructions:12,d}  {ratio}  {image.sizes.text_bytes:6d}  {n_constants:9d}  "
         f"{arena:6d}  {done.stack_bytes:5d}"
     )
-    return done.n_instructions, n_constants
+    return done.n_instructions, n_constants, constants(one.quantized.graph).weights
 
 
 class Last(nn.Module):
@@ -105,7 +106,7 @@ def main(n_nets: int = 30) -> None:
         for sparsity in (0.0, 0.8):
             torch.manual_seed(0)
             one = bundle(build(), torch.randn(64, *shape[1:]), name, 1, sparsity)
-            measured(name + (f" {sparsity:.0%} zeros" if sparsity else ""), one)
+            measured(name + (f" {sparsity:.0%} zeros" if sparsity else ""), one, CMSIS_NN[name])
     print(f"\n{'layer, Cortex-M4':<20} {head}")
     for name, (make, size) in LAYERS.items():
         torch.manual_seed(0)
@@ -114,8 +115,6 @@ def main(n_nets: int = 30) -> None:
             torch.manual_seed(0)
             one = bundle(make(), torch.randn(64, *size), "layer", 1, sparsity)
             taken.append(measured(name + (" 80%" if sparsity else ""), one))
-            weights = constants(one.quantized.graph).weights
-            taken[-1] += (weights,)
         (dense, all_, values), (sparse, less, bits) = taken
         print(
             f"{'':<20} sparse / dense: instructions {sparse / dense:.2f}, weights {bits / values:.3f}, "

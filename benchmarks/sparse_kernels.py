@@ -3,9 +3,9 @@
     python benchmarks/sparse_kernels.py [CORE ...]
 
 For each layer and share of zeros: the weights' flash over that of dense int8 weights, the instructions of the
-sparse kernel, and those over what the dense kernel of CMSIS-NN takes for the layer, counted in emulation, too
-(../shared/reference/cortex-m-instructions.json; a dash where there is no count). All outputs are compared to
-the integer simulation.
+sparse kernel, and those over what our dense kernel and that of CMSIS-NN take for the layer, counted in
+emulation, too (the latter in ../shared/reference/cortex-m-instructions.json; a dash where there is no count).
+All outputs are compared to the integer simulation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "export"))
 from sparse_cases import HEADERS, PREFIX, Case, conv, dense, gate
 
 from sparsemod.export.emulation import Machine
-from sparsemod.export.toolchain import build
+from sparsemod.export.toolchain import Image, build
 from sparsemod.measure.sparse import sparse_bytes
 
 CORES = {"cortex-m0": "m0", "cortex-m3": "m3", "cortex-m4": "m4"}
@@ -31,14 +31,19 @@ COUNTS = Path(__file__).parents[1] / ".." / "shared" / "reference" / "cortex-m-i
 SAME = {"kernel": (3, 3), "pads": (1, 1, 1, 1)}
 
 
-def layers(sparsity: float) -> dict[str, tuple[Case, int]]:
-    """Return cases and the number of their weights by the name under which CMSIS-NN was counted."""
+def layers(sparsity: float, full: bool = False) -> dict[str, tuple[Case, int]]:
+    """Return cases and the number of their weights by the name under which CMSIS-NN was counted.
+
+    Args:
+        sparsity: Share of zeros.
+        full: By the dense kernels.
+    """
     rng = np.random.default_rng(0)
 
     def convolution(name: str, **kinds: Any) -> tuple[Case, int]:
         group = kinds["channels"] // kinds.get("groups", 1)
         n = kinds["out_channels"] * int(np.prod(kinds["kernel"])) * group
-        return conv(name, rng, sparsity=sparsity, **kinds), n
+        return conv(name, rng, sparsity=sparsity, full=full, **kinds), n
 
     return {
         "conv3x3_28x28x1_8": convolution("stem", size=(28, 28), channels=1, out_channels=8, **SAME),
@@ -60,45 +65,64 @@ def layers(sparsity: float) -> dict[str, tuple[Case, int]]:
         "dw3x3_25x5x64": convolution(
             "depth64", size=(25, 5), channels=64, out_channels=64, groups=64, depthwise=True, **SAME
         ),
-        "fc_640_128": (dense("dense640", rng, rows=128, columns=640, sparsity=sparsity), 640 * 128),
-        "fc_128_128": (dense("dense128", rng, rows=128, columns=128, sparsity=sparsity), 128 * 128),
-        "fc_64_10": (dense("dense64", rng, rows=10, columns=64, sparsity=sparsity), 640),
-        "lstm_gate_32_32": (gate("gate", rng, inputs=32, size=32, sparsity=sparsity), 2 * 32 * 32),
+        "fc_640_128": (
+            dense("dense640", rng, rows=128, columns=640, sparsity=sparsity, full=full),
+            640 * 128,
+        ),
+        "fc_128_128": (
+            dense("dense128", rng, rows=128, columns=128, sparsity=sparsity, full=full),
+            128 * 128,
+        ),
+        "fc_64_10": (dense("dense64", rng, rows=10, columns=64, sparsity=sparsity, full=full), 640),
+        "lstm_gate_32_32": (gate("gate", rng, inputs=32, size=32, sparsity=sparsity, full=full), 2 * 32 * 32),
     }
+
+
+def run(cases: dict[str, tuple[Case, int]], core: str) -> tuple[dict[str, int], Image]:
+    """Return the instructions of each layer, all of whose outputs are compared, and the image."""
+    keep = [f"{kind}_{case.name}" for case, _ in cases.values() for kind in ("run", "output")]
+    sources = {**HEADERS, "cases.c": PREFIX + "".join(case.text for case, _ in cases.values())}
+    image = build(sources, core, keep=keep)
+    machine, taken = Machine(image), {}
+    for layer, (case, _) in cases.items():
+        output = f"output_{case.name}"
+        done = machine.call(f"run_{case.name}", reads={output: case.expected.nbytes})
+        if done.outputs[output] != case.expected.tobytes():
+            raise RuntimeError(f"{layer} on {core}: outputs differ from the integer simulation")
+        taken[layer] = done.n_instructions
+    return taken, image
 
 
 def main(cores: list[str]) -> None:
     """Print a table for each core."""
     counts = json.loads(COUNTS.read_text()) if COUNTS.exists() else {}
     if not counts:
-        print(f"no counts of dense kernels: {COUNTS.name} is absent")
+        print(f"no counts of CMSIS-NN: {COUNTS.name} is absent")
     for core in cores:
-        print(
-            f"\n{core}\n{'layer':22s}"
-            + "".join(f"{f'{s:.0%} zeros: flash':>20s} instructions  ratio" for s in SPARSITIES)
-        )
-        rows: dict[str, str] = {}
+        known = counts.get(CORES.get(core, ""), {})
+        dense, image = run(layers(0.0, full=True), core)
+        print(f"\n{core}: instructions; over our dense kernels', over CMSIS-NN's")
+        head = "".join(f"{f'{s:.0%} zeros: flash':>20s} instructions  /ours /cmsis" for s in SPARSITIES)
+        print(f"{'layer':22s} {'dense':>10s} /cmsis{head}")
+        rows = {}
+        for layer, n in dense.items():
+            rows[layer] = f"{layer:22s} {n:10d} {_ratio(n, known.get(layer, {}).get('cmsis'))}"
         for sparsity in SPARSITIES:
             cases = layers(sparsity)
-            keep = [f"{kind}_{case.name}" for case, _ in cases.values() for kind in ("run", "output")]
-            sources = {**HEADERS, "cases.c": PREFIX + "".join(case.text for case, _ in cases.values())}
-            image = build(sources, core, keep=keep)
-            machine = Machine(image)
-            for layer, (case, n) in cases.items():
-                output = f"output_{case.name}"
-                done = machine.call(f"run_{case.name}", reads={output: case.expected.nbytes})
-                if done.outputs[output] != case.expected.tobytes():
-                    raise RuntimeError(f"{layer} on {core}: outputs differ from the integer simulation")
-                known = counts.get(CORES.get(core, ""), {}).get(layer, {}).get("cmsis")
-                ratio = f"{done.n_instructions / known:.2f}" if known else "-"
+            taken, image = run(cases, core)
+            for layer, (_, n) in cases.items():
                 flash = sparse_bytes(n, n - round(sparsity * n)) / n
-                rows[layer] = rows.get(layer, "") + f"{flash:20.3f}{done.n_instructions:13d} {ratio:>6s}"
-        for layer, row in rows.items():
-            print(f"{layer:22s}{row}")
+                ours, cmsis = _ratio(taken[layer], dense[layer]), known.get(layer, {}).get("cmsis")
+                rows[layer] += f"{flash:20.3f}{taken[layer]:13d} {ours} {_ratio(taken[layer], cmsis)}"
+        print("\n".join(rows.values()))
         shared = {
             k: s.n_bytes for k, s in image.symbols.items() if k.startswith("sm_") and s.section == ".text"
         }
         print(f"code that all layers share: {sum(shared.values())} bytes")
+
+
+def _ratio(n: int, of: int | None) -> str:
+    return f"{n / of:6.2f}" if of else "     -"
 
 
 if __name__ == "__main__":

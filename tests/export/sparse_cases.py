@@ -1,4 +1,4 @@
-"""Random layers with few weights: as C that calls the kernels, and what they have to return."""
+"""Random layers, with few weights or with all: as C that calls the kernels, and what they have to return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ HEADERS = {
     name: (KERNELS / name).read_text()
     for name in (
         "common.h",
+        "conv.h",
+        "depthwise.h",
         "depthwise_channel.h",
+        "lstm.h",
+        "matrix.h",
         "store.h",
         "sparse_bits.h",
         "sparse_conv.h",
@@ -27,7 +31,8 @@ HEADERS = {
         "sparse_matrix.h",
     )
 }
-PREFIX = '#include "sparse_conv.h"\n#include "sparse_depthwise.h"\n#include "sparse_matrix.h"\n'
+PREFIX = '#include "conv.h"\n#include "depthwise.h"\n#include "lstm.h"\n'
+PREFIX += '#include "sparse_conv.h"\n#include "sparse_depthwise.h"\n#include "sparse_matrix.h"\n'
 
 
 @dataclass(frozen=True)
@@ -81,8 +86,9 @@ def conv(
     sparsity=0.8,
     values=None,
     depthwise=False,
+    full=False,
 ):
-    """pads: top, bottom, left, right; depthwise: by the kernel that is made for it."""
+    """pads: top, bottom, left, right; depthwise: by the kernel made for it; full: by the dense one."""
     if values is None:
         values = sparse_values(rng, (out_channels, *kernel, channels // groups), sparsity)
     x = rng.integers(-128, 128, (*size, channels)).astype(np.int8)
@@ -110,25 +116,37 @@ def conv(
         low,
         high,
     )
-    text = _array("uint8_t", f"weights_{name}", list(encode(values)))
+    if full and depthwise:
+        numbers = (*size, channels, *expected.shape[:2], out_channels // channels, *numbers[6:])
+    elif full:
+        bias = bias - zero_point * values.reshape(out_channels, -1).astype(np.int64).sum(1)
+        in_pieces = groups != 1 or (kernel[1] > 1 and dilation[1] != 1)
+        numbers += (-1 if in_pieces else int(kernel[0] == 1),)
+    if full:
+        text = _array("int8_t", f"weights_{name}", values.transpose(3, 1, 2, 0) if depthwise else values)
+    else:
+        text = _array("uint8_t", f"weights_{name}", list(encode(values)))
     text += _array("int32_t", f"bias_{name}", bias) + _array(
         "int32_t", f"multiplier_{name}", rescaling.multiplier
     )
     text += _array("int8_t", f"shift_{name}", rescaling.shift) + _array("int8_t", f"input_{name}", x)
     text += f"int8_t output_{name}[{expected.size}];\n"
-    if depthwise:
+    if full:
+        text += f"int8_t scratch_{name}[{2 * values[0].size}];\n"
+    elif depthwise:
         n_bytes = depthwise_scratch_bytes(kernel, dilation, stride[1], expected.shape[1], sparse=True)
         text += f"int32_t scratch_{name}[{(n_bytes + 3) // 4}];\n"
     else:
         text += f"int32_t scratch_{name}[{_list_bytes(values) // 4}];\n"
-    function = "sm_sparse_depthwise" if depthwise else "sm_sparse_conv"
+    function = ("sm_" if full else "sm_sparse_") + ("depthwise" if depthwise else "conv")
     arrays = ("weights", "bias", "multiplier", "shift", "input", "output", "scratch")
+    arrays = arrays[:-1] if full and depthwise else arrays
     arguments = [*map(str, numbers), *(f"{array}_{name}" for array in arrays)]
     text += f"void run_{name}(void);\nvoid run_{name}(void) {{ {function}({', '.join(arguments)}); }}\n"
     return Case(name, text, expected, expected.size * int(np.prod(values.shape[1:])), expected.size)
 
 
-def dense(name, rng, *, rows, columns, sparsity=0.8, per_row=True, values=None):
+def dense(name, rng, *, rows, columns, sparsity=0.8, per_row=True, values=None, full=False):
     if values is None:
         values = sparse_values(rng, (rows, columns), sparsity)
     x = rng.integers(-128, 128, columns).astype(np.int8)
@@ -139,19 +157,21 @@ def dense(name, rng, *, rows, columns, sparsity=0.8, per_row=True, values=None):
     y = rescale(torch.from_numpy(total), rescaling) + out_zero_point
     expected = y.clamp(low, high).to(torch.int8).numpy()
     folded = bias - zero_point * values.astype(np.int64).sum(1)
-    text = _array("uint8_t", f"weights_{name}", list(encode(values)))
+    kind, stored = ("int8_t", values) if full else ("uint8_t", list(encode(values)))
+    text = _array(kind, f"weights_{name}", stored)
     text += _array("int32_t", f"bias_{name}", folded) + _array(
         "int32_t", f"multiplier_{name}", rescaling.multiplier
     )
     text += _array("int8_t", f"shift_{name}", rescaling.shift) + _array("int8_t", f"input_{name}", x)
     text += f"int8_t output_{name}[{rows}];\nvoid run_{name}(void);\nvoid run_{name}(void) {{ "
-    text += f"sm_sparse_fully_connected(weights_{name}, {rows}, {columns}, "
+    matrix = f"1, {rows}, {columns}, weights_{name}" if full else f"weights_{name}, {rows}, {columns}"
+    text += f"sm_{'' if full else 'sparse_'}fully_connected({matrix}, "
     text += f"bias_{name}, multiplier_{name}, shift_{name}, {int(per_row)}, "
     text += f"{out_zero_point}, {low}, {high}, input_{name}, output_{name}); }}\n"
     return Case(name, text, expected, rows * columns, rows)
 
 
-def gate(name, rng, *, inputs, size, sparsity=0.8):
+def gate(name, rng, *, inputs, size, sparsity=0.8, full=False):
     """A gate's sum: the part from the input, then that from the state."""
     parts, text, calls = [], "", ""
     for k, columns in enumerate((inputs, size)):
@@ -165,18 +185,18 @@ def gate(name, rng, *, inputs, size, sparsity=0.8):
         total = values.astype(np.int64) @ (x.astype(np.int64) - zero_point) + bias
         parts.append(rescale(torch.from_numpy(total), rescaling).clamp(-(2**15), 2**15 - 1))
         folded = bias - zero_point * values.astype(np.int64).sum(1)
-        text += _array("uint8_t", f"weights{k}_{name}", list(encode(values))) + _array(
-            "int32_t", f"bias{k}_{name}", folded
-        )
+        kind, stored = ("int8_t", values) if full else ("uint8_t", list(encode(values)))
+        text += _array(kind, f"weights{k}_{name}", stored) + _array("int32_t", f"bias{k}_{name}", folded)
         text += _array("int8_t", f"x{k}_{name}", x)
-        calls += f"sm_sparse_gate(weights{k}_{name}, {size}, {columns}, bias{k}_{name}, "
+        matrix = f"{size}, {columns}, weights{k}_{name}" if full else f"weights{k}_{name}, {size}, {columns}"
+        calls += f"sm_{'' if full else 'sparse_'}gate({matrix}, bias{k}_{name}, "
         calls += f"{rescaling.multiplier[0]}, {rescaling.shift[0]}, {k}, x{k}_{name}, output_{name}); "
     expected = (parts[0] + parts[1]).clamp(-(2**15), 2**15 - 1).to(torch.int16).numpy()
     text += f"int16_t output_{name}[{size}];\nvoid run_{name}(void);\nvoid run_{name}(void) {{ {calls}}}\n"
     return Case(name, text, expected, size * (inputs + size), size)
 
 
-def random_conv(name, rng, **kinds):
+def random_conv(name, rng, full=False):
     kernel = tuple(int(v) for v in rng.integers(1, 6, 2))
     dilation = tuple(int(v) for v in rng.choice([1, 1, 2, 3], 2))
     stride = tuple(int(v) for v in rng.choice([1, 1, 2, 3], 2))
@@ -203,6 +223,7 @@ def random_conv(name, rng, **kinds):
         pads=tuple(pads),
         depthwise=depthwise,
         sparsity=float(rng.choice([0, 0.5, 0.8, 0.9, 1.0])),
+        full=full,
     )
 
 

@@ -19,16 +19,26 @@ needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="no C co
 needs_emulator = pytest.mark.skipif(bool(emulation.missing()), reason="; ".join(emulation.missing()))
 
 
-def random_cases(n, seed):
+def random_cases(n, seed, full=False):
     rng = np.random.default_rng(seed)
-    cases = [random_conv(f"conv{i}", rng) for i in range(n)]
+    cases = [random_conv(f"conv{i}", rng, full) for i in range(n)]
     for i in range(n // 2):
         rows, columns = (int(v) for v in rng.integers(1, 140, 2))
         sparsity = float(rng.choice(SPARSITIES))
         cases.append(
-            dense(f"dense{i}", rng, rows=rows, columns=columns, sparsity=sparsity, per_row=bool(i % 2))
+            dense(
+                f"dense{i}",
+                rng,
+                rows=rows,
+                columns=columns,
+                sparsity=sparsity,
+                per_row=bool(i % 2),
+                full=full,
+            )
         )
-        cases.append(gate(f"gate{i}", rng, inputs=columns, size=int(rng.integers(1, 60)), sparsity=sparsity))
+        cases.append(
+            gate(f"gate{i}", rng, inputs=columns, size=int(rng.integers(1, 60)), sparsity=sparsity, full=full)
+        )
     return cases
 
 
@@ -158,8 +168,9 @@ def test_no_byte_beside_an_array_is_touched(tmp_path):
 
 @needs_emulator
 @pytest.mark.parametrize("core", ["cortex-m0", "cortex-m3", "cortex-m4"])
-def test_cores_equal_the_integer_simulation_on_every_value(core):
-    cases = [*special_cases(), *random_cases(12, 3)]
+@pytest.mark.parametrize("full", [False, True])
+def test_cores_equal_the_integer_simulation_on_every_value(core, full):
+    cases = random_cases(24, 5, full) if full else [*special_cases(), *random_cases(12, 3)]
     keep = [f"{kind}_{c.name}" for c in cases for kind in ("run", "output")]
     sources = {**HEADERS, "cases.c": PREFIX + "".join(c.text for c in cases)}
     machine = Machine(build(sources, core, keep=keep))
