@@ -34,17 +34,21 @@ static inline int8_t sm_depthwise_finished(const sm_depthwise_shape *s, int32_t 
     return (int8_t)sm_clamp(y + s->output_zero_point, s->low, s->high);
 }
 
-#if SM_DSP
 /* Four channels from one on, when each input channel has one output. */
 static inline void sm_depthwise_four(const sm_depthwise_shape *s, const sm_taps *taps, int channel, int8_t *output) {
     const int channels = s->channels, step = s->dilation_x * channels;
     const int row = s->dilation_y * s->width * channels - taps->columns * step;
     const int weight_row = (s->kernel_width - taps->columns) * channels;
+#if SM_DSP
     const uint32_t offset = (uint32_t)(-s->zero_point & 0xFFFF) * UINT32_C(0x10001);
+#else
+    const int32_t zero_point = s->zero_point;
+#endif
     int32_t a = s->bias[channel], b = s->bias[channel + 1], c = s->bias[channel + 2], d = s->bias[channel + 3];
     const int8_t *w = taps->weights + channel, *x = taps->input + channel;
     for (int i = taps->rows; i > 0; --i) {
         for (int j = taps->columns; j > 0; --j) {
+#if SM_DSP
             const uint32_t word = sm_word(x), weight = sm_word(w);
             const uint32_t even = sm_even(weight), odd = sm_odd(weight);
             uint32_t x_even, x_odd;
@@ -54,6 +58,12 @@ static inline void sm_depthwise_four(const sm_depthwise_shape *s, const sm_taps 
             __asm__("smlabb %0, %1, %2, %0" : "+r"(b) : "r"(x_odd), "r"(odd));
             __asm__("smlatt %0, %1, %2, %0" : "+r"(c) : "r"(x_even), "r"(even));
             __asm__("smlatt %0, %1, %2, %0" : "+r"(d) : "r"(x_odd), "r"(odd));
+#else
+            a += (x[0] - zero_point) * w[0];
+            b += (x[1] - zero_point) * w[1];
+            c += (x[2] - zero_point) * w[2];
+            d += (x[3] - zero_point) * w[3];
+#endif
             x += step;
             w += channels;
         }
@@ -65,7 +75,6 @@ static inline void sm_depthwise_four(const sm_depthwise_shape *s, const sm_taps 
     output[channel + 2] = sm_depthwise_finished(s, c, channel + 2);
     output[channel + 3] = sm_depthwise_finished(s, d, channel + 3);
 }
-#endif
 
 static inline int8_t sm_depthwise_one(const sm_depthwise_shape *s, const sm_taps *taps, int from, int channel) {
     const int step = s->dilation_x * s->channels, row = s->dilation_y * s->width * s->channels;
@@ -97,13 +106,11 @@ SM_SHARED void sm_depthwise_run(const sm_depthwise_shape *s, const int8_t *input
             const sm_taps taps = {s->weights + (first_row * s->kernel_width + first_column) * out_channels,
                                   input + place * s->channels, columns > 0 ? rows : 0, columns};
             int channel = 0;
-#if SM_DSP
             if (s->multiplicity == 1) {
                 for (; channel + 4 <= out_channels; channel += 4) {
                     sm_depthwise_four(s, &taps, channel, output);
                 }
             }
-#endif
             for (int from = channel, part = 0; channel < out_channels; ++channel) {
                 output[channel] = sm_depthwise_one(s, &taps, from, channel);
                 if (++part == s->multiplicity) {
