@@ -122,8 +122,7 @@ def _example(draft: Draft, name: str) -> dict[str, str]:
         "writes": "\n".join(f"            fwrite({place}, 1, {port}_BYTES, stdout);" for place, port in outs),
         "zeros": "\n".join(f"    memset({place}, {port}_ZERO_POINT, {port}_BYTES);" for place, port in ins),
         "prints": "\n".join(
-            f"    for (int i = 0; i < {port}_BYTES; ++i) {{\n"
-            f'        printf("%d\\n", {place}[i]);\n    }}'
+            f'    for (int i = 0; i < {port}_BYTES; ++i) {{\n        printf("%d\\n", {place}[i]);\n    }}'
             for place, port in outs
         ),
     }
