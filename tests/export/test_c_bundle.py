@@ -248,12 +248,12 @@ class Frames(nn.Module):
     def __init__(self):
         super().__init__()
         self.a, self.b = nn.Conv2d(2, 6, 3, padding=1), nn.Conv2d(6, 6, 3, groups=6)
-        self.c = nn.Linear(6, 3)
+        self.c, self.d = nn.Linear(6, 3), nn.Conv2d(6, 6, 1)
 
     def forward(self, x):
         n, steps = x.shape[:2]
         y = F.max_pool2d(self.a(x.flatten(0, 1)).relu(), 2)
-        return self.c(self.b(y).mean((2, 3)).reshape(n, steps, 6).mean(1))
+        return self.c(self.b(self.d(y)).mean((2, 3)).reshape(n, steps, 6).mean(1))
 
 
 class Two(nn.Module):
