@@ -42,7 +42,7 @@ def export(net: nn.Module, samples: torch.Tensor, n_run: int) -> tuple[Compariso
     graph = lower(net, samples[:1])
     quantized = quantize_graph(graph, [samples])
     content = write_tflite(quantized)
-    stored = sum(weight_bytes(weight, "tflite-micro") for weight in graph.weights())
+    stored = sum(weight_bytes(weight) for weight in graph.weights())
     return compare(quantized, content, samples[:n_run]), stored
 
 

@@ -44,6 +44,8 @@ OWNERS = {  # third-party package -> the only units that may import it
     "flatbuffers": {"export"},
     "tflite": {"export"},
     "tflite_micro": {"export"},
+    "unicorn": {"export"},
+    "elftools": {"export"},
     "tensorflow": set(),
     "matplotlib": {"report", "compress", "crosstest"},
     "jinja2": {"report"},

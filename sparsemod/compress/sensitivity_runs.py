@@ -21,6 +21,7 @@ from sparsemod.compress.sensitivity_analysis import (
     default_pruning_sparsities_perf,
 )
 from sparsemod.errors import DataError
+from sparsemod.measure.bundle import operator_constants
 from sparsemod.measure.graph import Operator, OperatorGraph
 from sparsemod.measure.latency import LIBRARIES, instructions
 from sparsemod.measure.operators import lower
@@ -252,7 +253,10 @@ def _endless(data: Batches) -> Iterator[tuple[Any, Any]]:
 
 def _cost(graph: OperatorGraph, operator: Operator, target: Target, runtime: str, cost: str) -> float:
     if cost == "model_size":
-        return float(sum(weight_bytes(weight, runtime) for weight in operator.weights))
+        if runtime == "tflite-micro":
+            return float(sum(weight_bytes(weight) for weight in operator.weights))
+        part = operator_constants(graph, operator, set())
+        return float(part.weights + part.biases + part.scales)
     n = instructions(graph, operator, target.core, LIBRARIES[runtime])
     return n * target.cycles_per_instruction / target.clock_hz
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from sparsemod.compress.fakequant import QParams
 from sparsemod.compress.fixed_point import logistic, rescale, rescaling, shift_right, tanh
 
-__all__ = ["TABLED", "logistic_16", "quantize_value", "table", "tanh_16"]
+__all__ = ["SIGMOID_NODES", "TABLED", "logistic_16", "quantize_value", "table", "tanh_16"]
 
 Table = NDArray[np.int8]
 _STORED = torch.arange(-128, 128)
@@ -140,6 +140,8 @@ def _sigmoid_nodes() -> Tensor:
 
 
 _NODES = _sigmoid_nodes()
+SIGMOID_NODES = _NODES[:256].numpy()
+"""What `logistic_16` and `tanh_16` look up: sigmoid(i / 24) in 16 bits."""
 
 
 def logistic_16(x: Tensor) -> Tensor:

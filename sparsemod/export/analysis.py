@@ -18,7 +18,6 @@ from sparsemod.measure.targets import Target
 
 __all__ = ["Analysis", "OperatorCost", "analyze", "analyze_file"]
 
-_RUNTIME = "tflite-micro"
 _LIBRARY = "cmsis-nn"
 
 
@@ -125,9 +124,7 @@ def analyze(read: ReadModel, target: Target, file: str = "") -> Analysis:
     graph, core = read.graph, target.core
     operators = tuple(_cost(graph, operator, core) for operator in graph.operators)
     total = sum(operator.instructions for operator in operators)
-    scratch = [
-        sum(scratch_buffers(part, op, core, _LIBRARY)) for part in graph.lists() for op in part.operators
-    ]
+    scratch = [sum(scratch_buffers(part, op, core)) for part in graph.lists() for op in part.operators]
     return Analysis(
         file=file,
         target=target,
@@ -138,8 +135,8 @@ def analyze(read: ReadModel, target: Target, file: str = "") -> Analysis:
         n_nonzero=n_nonzero(graph),
         n_macs=sum(operator.n_macs for operator in operators),
         n_tensors=read.n_tensors,
-        arena_bytes=planned(graph, _RUNTIME).n_bytes,
-        target_arena_bytes=planned(graph, _RUNTIME, core).n_bytes,
+        arena_bytes=planned(graph).n_bytes,
+        target_arena_bytes=planned(graph, core).n_bytes,
         scratch_bytes=max(scratch, default=0),
         tail_bytes=tail_bytes(graph, read.n_tensors),
         instructions=total,

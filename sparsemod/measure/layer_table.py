@@ -9,9 +9,10 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from sparsemod.errors import StoreError
-from sparsemod.measure import sizes
+from sparsemod.measure.bundle import constants, operator_constants
 from sparsemod.measure.graph import Operator, OperatorGraph
 from sparsemod.measure.latency import LIBRARIES, instructions
+from sparsemod.measure.sizes import weight_bytes
 from sparsemod.measure.targets import Target
 
 __all__ = ["LayerCost", "dump_layers", "layer_costs", "load_layers"]
@@ -34,7 +35,9 @@ class LayerCost:
         n_macs: Multiply-accumulates of one inference.
         n_parameters: Weights and biases, zeros included.
         n_nonzero: Those that are not zero.
-        weight_bytes: Flash under the run's runtime; a shared weight is charged to the first that has it.
+        weight_bytes: Flash under the run's runtime; a shared weight is charged to the first that has it, and
+            a last row, ``shared constants``, has what belongs to no operator alone: the table of all LSTMs,
+            and what fills the last word.
         output_bytes: RAM of what it writes.
         latency_seconds: Its part of one inference.
     """
@@ -65,7 +68,12 @@ def layer_costs(graph: OperatorGraph, target: Target, runtime: str) -> tuple[Lay
         runtime: ``c`` or ``tflite-micro``.
     """
     charged: set[str] = set()
-    return tuple(_cost(graph, operator, target, runtime, charged) for operator in graph.operators)
+    stored: set[tuple[str, str, bool]] = set()
+    rows = [_cost(graph, operator, target, runtime, charged, stored) for operator in graph.operators]
+    rest = constants(graph).n_bytes - sum(row.weight_bytes for row in rows) if runtime == "c" else 0
+    if rest:
+        rows.append(LayerCost("", "shared constants", "", (), (), (), 0, 0, 0, rest, 0, 0.0))
+    return tuple(rows)
 
 
 def dump_layers(layers: tuple[LayerCost, ...]) -> bytes:
@@ -93,13 +101,23 @@ def load_layers(content: bytes, where: str) -> tuple[LayerCost, ...]:
 
 
 def _cost(
-    graph: OperatorGraph, operator: Operator, target: Target, runtime: str, charged: set[str]
+    graph: OperatorGraph,
+    operator: Operator,
+    target: Target,
+    runtime: str,
+    charged: set[str],
+    stored: set[tuple[str, str, bool]],
 ) -> LayerCost:
     own = [w for w in operator.weights if w.name not in charged]
     charged.update(w.name for w in own)
     arrays = [a for w in own for a in (w.values, w.bias) if a is not None]
     cycles = instructions(graph, operator, target.core, LIBRARIES[runtime]) * target.cycles_per_instruction
     activation = operator.attributes.get("activation", "none")
+    if runtime == "c":
+        part = operator_constants(graph, operator, stored)
+        n_bytes = part.weights + part.biases + part.scales + part.tables
+    else:
+        n_bytes = sum(weight_bytes(w) for w in own)
     return LayerCost(
         module=operator.module,
         kind=operator.kind,
@@ -110,7 +128,7 @@ def _cost(
         n_macs=int(operator.n_macs),
         n_parameters=sum(int(a.size) for a in arrays),
         n_nonzero=sum(int(np.count_nonzero(a)) for a in arrays),
-        weight_bytes=sum(int(sizes.weight_bytes(w, runtime)) for w in own),
+        weight_bytes=n_bytes,
         output_bytes=sum(graph.tensors[i].n_bytes for i in operator.outputs),
         latency_seconds=float(cycles / target.clock_hz),
     )

@@ -91,32 +91,21 @@ def plan_arena(sizes: Sequence[int], first: Sequence[int], last: Sequence[int], 
     return Arena(tuple(offsets), max((o + s for o, s in zip(offsets, aligned, strict=True)), default=0))
 
 
-def buffers(
-    graph: OperatorGraph, *, alias: bool, scratch: Sequence[Sequence[int]] = ()
-) -> tuple[Buffer, ...]:
+def buffers(graph: OperatorGraph, scratch: Sequence[Sequence[int]] = ()) -> tuple[Buffer, ...]:
     """Return the buffers of a network in the order of its tensors, then the scratch memory of its operators.
 
     The tensors of a ``while`` operator's lists follow those of the network, and live while it runs.
 
     Args:
         graph: The operators.
-        alias: Whether a reshape's output shares the buffer of its input, as in the `c` runtime;
-            the interpreter copies it.
         scratch: For each operator, of the network and then of the lists inside it (the order of
             `OperatorGraph.lists`), the sizes of the pieces of memory that it needs while it runs.
     """
     lifetimes = _Lifetimes()
     spans = lifetimes.mark(graph)
-    first, last, owner = list(spans.first), list(spans.last), list(range(len(graph.tensors)))
-    for operator in graph.operators:
-        if alias and operator.kind == "reshape":
-            owner[operator.outputs[0]] = owner[operator.inputs[0]]
-    members: dict[int, list[int]] = {}
-    for i, own in enumerate(owner):
-        members.setdefault(own, []).append(i)
     tensors = [
-        Buffer(graph.tensors[own].n_bytes, first[own], max(last[i] for i in ids), tuple(ids))
-        for own, ids in members.items()
+        Buffer(tensor.n_bytes, first, last, (tensor.id,))
+        for tensor, first, last in zip(graph.tensors, spans.first, spans.last, strict=True)
     ]
     tensors += [
         Buffer(tensor.n_bytes, start, stop)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from sparsemod.candidate import Resources
 from sparsemod.measure import sizes
+from sparsemod.measure.bundle import constants
+from sparsemod.measure.bundle_memory import layout
 from sparsemod.measure.graph import OperatorGraph
 from sparsemod.measure.interpreted import interpreted
-from sparsemod.measure.latency import LIBRARIES, latency_seconds
+from sparsemod.measure.latency import latency_seconds
 from sparsemod.measure.memory import Arena, buffers, inputs_outputs_bytes, inputs_weights_bytes, plan_arena
 from sparsemod.measure.scratch import scratch_buffers
 from sparsemod.measure.targets import Target
@@ -16,18 +18,13 @@ __all__ = ["arena", "measure", "planned"]
 
 def arena(graph: OperatorGraph, runtime: str, core: str = "generic") -> Arena:
     """Plan the RAM of the activations and of the scratch memory of a core's kernels under a runtime."""
-    return planned(interpreted(graph) if runtime == "tflite-micro" else graph, runtime, core)
+    return layout(graph).arena if runtime == "c" else planned(interpreted(graph), core)
 
 
-def planned(graph: OperatorGraph, runtime: str, core: str = "generic") -> Arena:
-    """Plan the same for an operator list that the runtime executes as it is, which a file's is."""
-    library = LIBRARIES[runtime]
-    scratch = [
-        scratch_buffers(part, operator, core, library)
-        for part in graph.lists()
-        for operator in part.operators
-    ]
-    pieces = buffers(graph, alias=runtime == "c", scratch=scratch)
+def planned(graph: OperatorGraph, core: str = "generic") -> Arena:
+    """Plan the interpreter's arena for an operator list that it executes as it is, which a file's is."""
+    scratch = [scratch_buffers(part, operator, core) for part in graph.lists() for operator in part.operators]
+    pieces = buffers(graph, scratch=scratch)
     return plan_arena([b.n_bytes for b in pieces], [b.first for b in pieces], [b.last for b in pieces])
 
 
@@ -39,8 +36,8 @@ def measure(graph: OperatorGraph, target: Target, runtime: str) -> Resources:
         target: The microcontroller, which decides the time.
         runtime: ``c`` or ``tflite-micro``.
     """
-    size_c = sum(sizes.weight_bytes(weight, "c") for weight in graph.weights())
-    size_tflite = sum(sizes.weight_bytes(weight, "tflite-micro") for weight in graph.weights())
+    size_c = constants(graph).n_bytes
+    size_tflite = sum(sizes.weight_bytes(weight) for weight in graph.weights())
     return Resources(
         model_size_bytes=size_c if runtime == "c" else size_tflite,
         working_memory_bytes=arena(graph, runtime, target.core).n_bytes,

@@ -9,12 +9,11 @@ from sparsemod.measure.graph import Operator, OperatorGraph
 __all__ = ["batch_dimension", "scratch_buffers"]
 
 _MVE_CHANNELS = 124  # channels that CMSIS-NN's vector kernel of depthwise convolutions takes at a time
-_RECURRENT = {"unidirectional_sequence_lstm": (4, 3), "gru": (3, 1)}  # gates, bytes of state a hidden unit
 _DSP = {"cortex-m4", "cortex-m7", "cortex-m33"}
 
 
-def scratch_buffers(graph: OperatorGraph, operator: Operator, core: str, library: str) -> tuple[int, ...]:
-    """Return the bytes of each piece of scratch memory of one operator.
+def scratch_buffers(graph: OperatorGraph, operator: Operator, core: str) -> tuple[int, ...]:
+    """Return the bytes of each piece of scratch memory of one operator under the interpreter.
 
     CMSIS-NN (as reported by its buffer-size functions on 26 shapes): two im2col columns of int16 for a
     convolution larger than 1x1; int16 copies of the window for a depthwise one that is not 3x3, and int32
@@ -23,19 +22,12 @@ def scratch_buffers(graph: OperatorGraph, operator: Operator, core: str, library
 
     The interpreter's LSTM keeps the gates of a step as four vectors of int16; its state lies outside the
     arena. Its reductions keep an index for each dimension and axis, means and sums also an int32 an output.
-    Under `c` a recurrent layer has the gates of a step, in int16, and the state, int8 with the LSTM's cell
-    state in int16. All are float32 where the activations are.
+    The gates are float32 where the activations are.
     """
     if not operator.outputs:
         return ()
     quantized = graph.tensors[operator.outputs[0]].dtype == "int8"
-    hidden = operator.attributes.get("hidden_size", 0)
-    if hidden and library == "c":
-        gates, state = _RECURRENT.get(operator.kind, (1, 1))
-        vectors = gates * (-(-hidden * (2 if quantized else 4) // 16) * 16)
-        return (int(vectors + hidden * (state if quantized else 8 if state == 3 else 4)),)
-    if library != "cmsis-nn":
-        return ()
+    hidden = int(operator.attributes.get("hidden_size", 0))
     if operator.kind == "unidirectional_sequence_lstm":
         n_batch = graph.tensors[operator.inputs[0]].shape[batch_dimension(operator)]
         return (n_batch * hidden * (2 if quantized else 4),) * 4

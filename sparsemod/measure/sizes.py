@@ -1,14 +1,8 @@
-"""Flash bytes of the weights under each runtime.
+"""Flash bytes of the weights under the interpreter, and counts of them; `bundle` has the bytes of a C bundle.
 
-Symmetric int8 weights, n values of which n_nz are not zero after quantization, with s scales and b bias
-values:
-
-- ``c``: the smaller of n (dense) and ceil(n / 8) + n_nz (bitmap and non-zeros), plus 4 b (int32 biases), plus
-  5 s (an int32 multiplier and an int8 shift to requantize).
-- ``tflite-micro``: n + 4 b + 4 s (float32 scales).
-
-float32 weights cost 4 bytes a value and a bias value under both. Convolutions and matrices have a scale an
-output channel. A recurrent layer is held as its gates: 8 matrices for an LSTM, 6 for a GRU, 2 for a plain
+Symmetric int8 weights, n values with s scales and b bias values, take n + 4 b + 4 s bytes (int32 biases and
+float32 scales); float32 weights take 4 bytes a value and a bias value. Convolutions and matrices have a scale
+an output channel. A recurrent layer is held as its gates: 8 matrices for an LSTM, 6 for a GRU, 2 for a plain
 RNN, with one scale each; an LSTM has 4 H biases and a GRU also 4 H, whose new gate has two that cannot be
 added up.
 """
@@ -22,7 +16,6 @@ from sparsemod.measure.graph import OperatorGraph, Weight
 __all__ = ["n_nonzero", "n_nonzero_int8", "n_parameters", "tflite_parts", "weight_bytes"]
 
 BIAS_BYTES = 4
-REQUANTIZATION_BYTES = 5
 SCALE_BYTES = 4
 
 
@@ -39,30 +32,23 @@ def n_nonzero_int8(weight: Weight) -> int:
     else:
         others = tuple(i for i in range(magnitude.ndim) if i != weight.axis)
         largest = magnitude.max(axis=others, keepdims=True, initial=0)
-    # rounding to even takes exactly half a step to zero
-    return int(np.count_nonzero(magnitude * np.float32(127) > np.float32(0.5) * largest))
+    above = magnitude * np.float32(127) >= np.float32(0.5) * largest
+    return int(np.count_nonzero(above & (magnitude > 0)))
 
 
-def weight_bytes(weight: Weight, runtime: str) -> int:
-    """Return the flash bytes of one weight and its bias under ``c`` or ``tflite-micro``.
+def weight_bytes(weight: Weight) -> int:
+    """Return the flash bytes of one weight and its bias under ``tflite-micro``.
 
     Example:
-        A 16-by-10 matrix, 40 of its values not zero, with a bias of 16 values:
+        A 16-by-10 matrix with a bias of 16 values:
 
-        >>> values = np.zeros((16, 10), np.float32)
-        >>> values[:10, :4] = 1
-        >>> weight = Weight("w", values, np.zeros(16, np.float32))
-        >>> weight_bytes(weight, "c"), weight_bytes(weight, "tflite-micro")
-        (204, 288)
+        >>> weight_bytes(Weight("w", np.ones((16, 10), np.float32), np.zeros(16, np.float32)))
+        288
     """
-    n = weight.values.size
     n_biases = 0 if weight.bias is None else weight.bias.size
     if weight.dtype == "float32":
-        return 4 * (n + n_biases)
-    if runtime == "tflite-micro":
-        return n + BIAS_BYTES * n_biases + SCALE_BYTES * weight.n_scales
-    stored = min(n, (n + 7) // 8 + n_nonzero_int8(weight))
-    return stored + BIAS_BYTES * n_biases + REQUANTIZATION_BYTES * weight.n_scales
+        return int(4 * (weight.values.size + n_biases))
+    return int(weight.values.size + BIAS_BYTES * n_biases + SCALE_BYTES * weight.n_scales)
 
 
 def tflite_parts(graph: OperatorGraph) -> tuple[int, int, int]:

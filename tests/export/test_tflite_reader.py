@@ -57,7 +57,7 @@ def check_round_trip(quantized, content):
         np.testing.assert_array_equal(mine.values.scales, theirs.scales)
         if theirs.bias is not None:
             np.testing.assert_array_equal(mine.bias.values(), theirs.bias)
-    assert planned(read.graph, "tflite-micro").n_bytes == arena(quantized.graph, "tflite-micro").n_bytes
+    assert planned(read.graph).n_bytes == arena(quantized.graph, "tflite-micro").n_bytes
     assert read.n_tensors == n_file_tensors(quantized.graph)
     assert tail_bytes(read.graph, read.n_tensors) == tail_bytes(quantized.graph)
     assert read.sizes.file_bytes == len(content)

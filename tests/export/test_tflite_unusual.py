@@ -124,7 +124,7 @@ def test_the_order_of_tensors_decides_where_equal_ones_lie():
     for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)):
         read = chain(order)
         assert [read.graph.tensors[i].n_bytes for i in order] == [64, 48, 16, 48]
-        assert planned(read.graph, "tflite-micro").n_bytes == 112
+        assert planned(read.graph).n_bytes == 112
 
 
 def test_memory_is_given_to_tensors_that_nothing_touches():
@@ -132,7 +132,7 @@ def test_memory_is_given_to_tensors_that_nothing_touches():
     for n, expected in ((0, 32), (1, 5008), (3, 15024)):
         graph = dense()
         graph.tensors += [T((1, 5000 + k)) for k in range(n)]
-        assert planned(parse_tflite(crafted(graph)).graph, "tflite-micro").n_bytes == expected
+        assert planned(parse_tflite(crafted(graph)).graph).n_bytes == expected
 
 
 def loop(limit=7, start=1, by=2):

@@ -98,7 +98,7 @@ class TestLoops:
 
     def test_what_is_inside_a_loop_lives_while_it_runs(self):
         graph = interpreted(lowered(self.NET, 6, 3))
-        pieces = buffers(graph, alias=False)
+        pieces = buffers(graph)
         condition, body = (graph.operators[0].attributes[part] for part in ("condition", "body"))
         assert len(pieces) == len(graph.tensors) + len(condition.tensors) + len(body.tensors)
         outputs = pieces[1:4]
@@ -109,9 +109,9 @@ class TestLoops:
 
     def test_kernels_inside_a_loop_get_their_scratch_memory(self):
         graph = interpreted(lowered(self.NET, 6, 3))
-        n_tensors = len(buffers(graph, alias=False))
+        n_tensors = len(buffers(graph))
         sizes = [(48 * (op.kind == "fully_connected"),) for part in graph.lists() for op in part.operators]
-        pieces = buffers(graph, alias=False, scratch=sizes)[n_tensors:]
+        pieces = buffers(graph, sizes)[n_tensors:]
         assert [piece.n_bytes for piece in pieces] == [48] * 6  # three gates, from the input and the state
         assert all(a.last < b.first for a, b in itertools.pairwise(pieces))
 

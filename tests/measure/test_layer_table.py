@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from net_zoo import Lambda
 from torch import nn
 
 from sparsemod.errors import StoreError
@@ -42,13 +43,18 @@ class Shared(nn.Module):
         return self.layer(torch.relu(self.layer(x)))
 
 
+def both_ways(kind):
+    layer = kind(3, 5, num_layers=2, bidirectional=True, batch_first=True)
+    return lambda: Lambda(lambda m, x: m.r(x)[0], r=layer)
+
+
 def graph(net, *shape):
     torch.manual_seed(0)
     return lower(net.eval(), torch.rand(1, *shape), scheme="post")
 
 
 def test_each_operator_has_its_figures():
-    conv, pool, dense = (
+    conv, pool, dense, rest = (
         layer
         for layer in layer_costs(graph(Small(), 1, 6, 6), BOARD, "c")
         if layer.kind not in {"reshape", "transpose"}
@@ -57,18 +63,27 @@ def test_each_operator_has_its_figures():
     assert (conv.input_shapes, conv.output_shapes) == (((1, 6, 6, 1),), ((1, 6, 6, 4),))
     assert (conv.weight_shapes, conv.n_macs, conv.output_bytes) == (((4, 3, 3, 1),), 6 * 6 * 4 * 9, 144)
     assert (conv.n_parameters, conv.n_nonzero) == (36, 24)
-    assert conv.weight_bytes == 5 + 24 + 5 * 4  # a bitmap of 36 bits, what is not zero, requantization
+    assert conv.weight_bytes == 5 + 24 + 4 * 4 + 5 * 4  # bitmap of 36 bits, non-zeros, biases, rescalings
     assert (pool.kind, pool.n_macs, pool.weight_bytes, pool.output_bytes) == ("max_pool_2d", 0, 0, 36)
     assert (dense.kind, dense.n_macs, dense.n_parameters) == ("fully_connected", 180, 185)
     assert dense.weight_bytes == 180 + 4 * 5 + 5 * 5
+    assert (rest.kind, rest.module, rest.weight_bytes) == (
+        "shared constants",
+        "",
+        2,
+    )  # whole words: 65 + 225 + 2
 
 
 @pytest.mark.parametrize("runtime", ["c", "tflite-micro"])
-@pytest.mark.parametrize(("net", "shape"), [(Small, (1, 6, 6)), (Shared, (6,))])
+@pytest.mark.parametrize(
+    ("net", "shape"),
+    [(Small, (1, 6, 6)), (Shared, (6,)), (both_ways(nn.LSTM), (7, 3)), (both_ways(nn.GRU), (7, 3))],
+)
 def test_the_table_adds_up_to_the_resources(net, shape, runtime):
     lowered = graph(net(), *shape)
     layers, resources = layer_costs(lowered, BOARD, runtime), measure(lowered, BOARD, runtime)
     assert sum(layer.weight_bytes for layer in layers) == resources.model_size_bytes
+    assert min(layer.weight_bytes for layer in layers) >= 0
     assert sum(layer.n_macs for layer in layers) == resources.n_macs
     assert sum(layer.n_parameters for layer in layers) == resources.n_parameters
     assert sum(layer.n_nonzero for layer in layers) == resources.n_nonzero
@@ -77,9 +92,18 @@ def test_the_table_adds_up_to_the_resources(net, shape, runtime):
 
 def test_a_shared_weight_is_charged_to_the_first():
     first, second = layer_costs(graph(Shared(), 6), BOARD, "c")
-    assert (first.n_parameters, second.n_parameters, second.weight_bytes) == (42, 0, 0)
+    assert (first.n_parameters, second.n_parameters) == (42, 0)
+    assert (first.weight_bytes, second.weight_bytes) == (36 + 24 + 30, 24 + 30)  # biases by the place's grids
     assert second.weight_shapes == ((6, 6),)
     assert second.n_macs == 36
+
+
+def test_the_table_of_the_lstms_belongs_to_none_of_them():
+    net = Lambda(lambda m, x: m.r(x)[0], r=nn.LSTM(4, 4, num_layers=2))
+    first, second, *others, rest = layer_costs(lower(net, torch.rand(3, 1, 4)), BOARD, "c")
+    assert (first.weight_bytes, second.weight_bytes) == (128 + 8 * 4 * 4, 128 + 8 * 4 * 4)
+    assert [layer.weight_bytes for layer in others] == [0] * len(others)
+    assert (rest.kind, rest.weight_bytes) == ("shared constants", 512)
 
 
 def test_the_table_is_read_back_as_it_was():

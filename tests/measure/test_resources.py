@@ -49,7 +49,8 @@ def test_ram_is_not_that_of_the_largest_module():
 def test_the_input_is_counted():
     graph = lower(nn.Sequential(nn.Conv2d(3, 1, 3, stride=2), nn.Flatten()), torch.zeros(1, 3, 224, 224))
     assert graph.tensors[0].n_bytes == 150528
-    assert measure(graph, GENERIC, "c").working_memory_bytes == 150528 + 12336  # and 111 x 111, aligned
+    # and 111 x 111, and two columns of 27, aligned
+    assert measure(graph, GENERIC, "c").working_memory_bytes == 150528 + 12336 + 64
 
 
 def test_float_activations_are_four_times_as_large():
@@ -67,8 +68,8 @@ def test_a_reshape_shares_its_buffer_only_in_the_c_runtime():
     graph = lower(net, torch.zeros(1, 4, 32))
     assert [operator.kind for operator in graph.operators][:2] == ["conv_2d", "reshape"]
     n = 32 * 64
-    state, gates = 16, 4 * 16  # 4 int8 and 4 int16 of state, 4 gates of 4 int16, aligned
-    assert arena(graph, "c").n_bytes == n + 128 + state + gates
+    scratch = 48  # 4 gates and a cell state of 4 int16, a state of 4 int8, aligned
+    assert arena(graph, "c").n_bytes == n + 128 + scratch
     assert arena(graph, "tflite-micro").n_bytes == 2 * n
 
 
@@ -79,7 +80,36 @@ def test_kernels_of_the_target_get_their_scratch_memory():
     assert plain == 2 * 8 * 8 * 16
     board = measure(graph, find_target("STM32F446"), "tflite-micro").working_memory_bytes
     assert board == plain + 4 * 9 * 16
-    assert measure(graph, find_target("STM32F446"), "c").working_memory_bytes == plain
+    # a bundle has the same kernels on all cores: two columns of the input
+    assert {arena(graph, "c", core).n_bytes for core in ("generic", "cortex-m4")} == {plain + 2 * 9 * 16}
+
+
+def test_a_convolution_gathers_columns_unless_they_lie_in_its_input():
+    def bytes_of(*arguments, **kinds):
+        return arena(lower(nn.Conv1d(*arguments, **kinds), torch.zeros(1, 8, 32)), "c").n_bytes
+
+    n = 2 * 8 * 32
+    assert bytes_of(8, 8, 1) == n
+    assert bytes_of(8, 8, 3) == 8 * 32 + 8 * 30  # one row, nothing around it: where a column begins, it is
+    assert bytes_of(8, 8, 3, padding=1) == n + 2 * 3 * 8
+    assert bytes_of(8, 8, 3, padding=2, dilation=2) == n + 2 * 3 * 8
+    assert bytes_of(8, 8, 1, groups=2) == n + 16  # two columns of 4 in steps of 16 bytes
+
+
+def test_a_sparse_convolution_keeps_the_weights_of_a_channel_as_a_list():
+    convolution = nn.Conv2d(16, 8, 3, padding=1)
+    depthwise = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+    with torch.no_grad():
+        for layer in (convolution, depthwise):
+            layer.weight.fill_(1)
+            layer.weight[:, :, 0] = 0
+    scratch = [
+        arena(lower(layer, torch.zeros(1, 16, 8, 8)), "c").n_bytes - 8 * 8 * (16 + layer.out_channels)
+        for layer in (convolution, depthwise)
+    ]
+    # 10 places twice and 144 weights in 32 bits; sums of a row of 8, three rows of 10 in 16 bits, 9 weights
+    assert scratch == [4 * (20 + 144), 112]
+    assert 4 * 8 + 2 * 3 * 10 + 9 == 101
 
 
 def test_a_recurrent_layer_needs_its_state_and_gates():
