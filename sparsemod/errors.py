@@ -6,6 +6,7 @@
     │   ├── InfeasibleError        the limits exclude every configuration that was tried
     │   └── ExhaustedError         every configuration of the space has been evaluated
     ├── DataError                  a dataset cannot be used
+    ├── ModelFileError             a `.tflite` file is unreadable or not of a kind that is understood
     ├── CandidateError             one candidate cannot be built, trained or measured
     │   └── UnsupportedOperatorError
     ├── StoreError                 a results folder is unreadable or belongs to another search
@@ -31,6 +32,7 @@ __all__ = [
     "ExecutorError",
     "ExhaustedError",
     "InfeasibleError",
+    "ModelFileError",
     "SpaceError",
     "SparsemodError",
     "StoreError",
@@ -63,6 +65,10 @@ class ExhaustedError(SpaceError):
 
 class DataError(SparsemodError, ValueError):
     """A dataset cannot be used."""
+
+
+class ModelFileError(SparsemodError, ValueError):
+    """A `.tflite` file is unreadable, damaged, or not of a kind that is understood."""
 
 
 class CandidateError(SparsemodError):

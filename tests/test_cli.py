@@ -179,3 +179,80 @@ def test_the_example_makes_its_search():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=HERE)
     assert done.stdout == "digits\n", done.stderr
     assert len((folder / "main.py").read_text().splitlines()) <= 40
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A small `.tflite` file."""
+    import torch
+    from torch import nn
+
+    from sparsemod.compress.graph_quantization import quantize_graph
+    from sparsemod.export.tflite import write_tflite
+    from sparsemod.measure.operators import lower
+
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 3))
+    samples = torch.randn(32, 1, 8, 8)
+    path = tmp_path_factory.mktemp("model") / "model.tflite"
+    path.write_bytes(write_tflite(quantize_graph(lower(net.eval(), samples[:1]), [samples])))
+    return path
+
+
+def test_analyze_prints_operators_and_sums(model):
+    result = call("analyze", model, "--target", "STM32F446")
+    assert result.exit_code == 0, result.output
+    lines = [line.replace("│", " ").split() for line in result.output.splitlines()]
+    n_macs = 8 * 8 * 8 * 9, 512 * 3
+    # 1.56 and 3.43 a product, 51.2 an output, 4.12 an element of a window, 45 a tap of a pixel
+    convolution = 512 * 8 * 1.56 + 512 * 3.43 + 512 * 51.2 + 64 * 9 * 4.12 + 64 * 9 * 45.0
+    assert [*lines[4][:4], *lines[4][4:6]] == [
+        "0", "conv_2d", "1x8x8x8", f"{n_macs[0]:,}", f"{8 * 9 + 8 * 4}", f"{convolution:,.0f}",
+    ]  # fmt: skip
+    sums = {line[0]: line[1] for line in lines if line and line[0].isalpha()}
+    assert sums["file"] == f"{model.stat().st_size:,}"
+    assert sums["parameters"] == f"{8 * 9 + 8 + 512 * 3 + 3:,}"
+    assert sums["MACs"] == f"{sum(n_macs):,}"
+    assert max(map(len, result.output.splitlines())) <= 160
+
+
+def test_analyze_writes_the_same_figures_as_json(model, tmp_path):
+    result = call("analyze", model, model, "--flops", "1e6", "--json", tmp_path / "new" / "figures.json")
+    assert result.exit_code == 0, result.output
+    first, second = json.loads((tmp_path / "new" / "figures.json").read_text())
+    assert first == second
+    assert first["n_macs"] == 6144
+    assert first["latency_seconds"] == pytest.approx(6144e-6)
+    assert first["arena_bytes"] == 64 + 512  # input and output of the convolution
+    assert first["ram_bytes"] == first["target_arena_bytes"] + first["tail_bytes"]
+    assert sum(op["n_macs"] for op in first["operators"]) == first["n_macs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.tflite"], "nowhere.tflite: no such file"),
+        (["."], ".: expected a file, got a folder"),
+        ([__file__], "test_cli.py: expected a .tflite file"),
+        (["MODEL", "--target", "STM32F44"], "did you mean 'STM32F4"),
+        (["MODEL", "--flops", "0"], "--flops: expected a clock in Hz above 0, got 0"),
+        (["MODEL", "--flops", "nan"], "--flops: expected a clock in Hz above 0, got nan"),
+        (["MODEL", "--json", "/dev/null/figures.json"], "--json: /dev/null/figures.json: cannot be written"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_line_and_exit_code_2(model, arguments, words):
+    result = call("analyze", *(model if argument == "MODEL" else argument for argument in arguments))
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_analyze_needs_no_torch(model):
+    code = (
+        "import sys\nfrom sparsemod.cli.app import app\n"
+        f"try:\n    app(['analyze', {str(model)!r}])\nexcept SystemExit:\n    pass\n"
+        "print([m for m in ('torch', 'ax', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr

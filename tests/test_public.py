@@ -14,6 +14,7 @@ NAMES = [
     "ExecutorError",
     "ExhaustedError",
     "InfeasibleError",
+    "ModelFileError",
     "RunResult",
     "SpaceError",
     "Sparse",

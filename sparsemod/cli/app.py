@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from sparsemod.cli.analyze import analyze
 from sparsemod.cli.guard import one_line_errors
 from sparsemod.cli.report import report
 from sparsemod.cli.sensitivity import sensitivity
@@ -14,6 +15,7 @@ __all__ = ["app"]
 COMMANDS = (
     report,
     targets,
+    analyze,
     sensitivity,
 )
 """In the order in which `--help` lists them; a function's name is its command's."""

@@ -42,7 +42,12 @@ from numpy.typing import NDArray
 
 __all__ = ["ITEM_BYTES", "FloatArray", "Operator", "OperatorGraph", "Port", "TensorSpec", "Weight"]
 
-ITEM_BYTES = {"int8": 1, "float32": 4, "int32": 4, "bool": 1}
+ITEM_BYTES = {
+    "int8": 1, "float32": 4, "int32": 4, "bool": 1,
+    # only in files that others wrote
+    "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "uint32": 4, "resource": 4, "int64": 8, "uint64": 8,
+    "float64": 8,
+}  # fmt: skip
 
 FloatArray = NDArray[np.float32]
 
@@ -55,7 +60,8 @@ class TensorSpec:
         id: Position in `OperatorGraph.tensors`: inputs first, then in the order in which they are written.
         name: Unique and the same for the same network, so that quantization parameters can be joined by it.
         shape: As it lies in memory: NHWC for images, (1, 1, L, C) for `Conv1d`, (1, T, F) for sequences.
-        dtype: ``int8``, ``float32``, ``int32`` (indices) or ``bool``.
+        dtype: ``int8``, ``float32``, ``int32`` (indices) or ``bool``; in a file that was read any key of
+            `ITEM_BYTES`.
     """
 
     id: int
@@ -185,14 +191,23 @@ class OperatorGraph:
     input_ports: tuple[Port, ...]
     output_ports: tuple[Port, ...]
 
-    def weights(self) -> Iterator[Weight]:
-        """Yield each weight once, however many operators share it."""
-        seen = set()
+    def lists(self) -> Iterator[OperatorGraph]:
+        """Yield this list of operators and those of the loops in it."""
+        yield self
         for operator in self.operators:
-            for weight in operator.weights:
-                if weight.name not in seen:
-                    seen.add(weight.name)
-                    yield weight
+            if operator.kind == "while":
+                for part in ("condition", "body"):
+                    yield from operator.attributes[part].lists()
+
+    def weights(self) -> Iterator[Weight]:
+        """Yield each weight once, however many operators share it; those inside loops, too."""
+        seen = set()
+        for part in self.lists():
+            for operator in part.operators:
+                for weight in operator.weights:
+                    if weight.name not in seen:
+                        seen.add(weight.name)
+                        yield weight
 
     def renumbered(self) -> OperatorGraph:
         """Number the tensors in the order of writing, inputs first, and drop those that nothing writes."""

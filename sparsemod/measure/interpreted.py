@@ -72,10 +72,10 @@ def interpreted(graph: OperatorGraph) -> OperatorGraph:
     """Return an operator list of the same function with only what TensorFlow Lite Micro has, where it can be.
 
     Kinds that only appear in it: ``reverse`` (``axis``); ``while`` (``condition`` and ``body``: operator
-    lists whose inputs are what is carried, ``start``: the first step; its outputs are what was carried in
-    the end: the counter, the input, the state and, ``all_states``, those of all steps); in these lists
-    ``less`` and ``greater`` (``limit``) and ``count`` (``by``) over the counter, ``slice`` (of a tensor by
-    the counter) and ``dynamic_update_slice`` (of a tensor, what is put in, the counter).
+    lists whose inputs are what is carried, ``start``: the first step, ``n_steps``; its outputs are what was
+    carried in the end: the counter, the input, the state and, ``all_states``, those of all steps); in these
+    lists ``less`` and ``greater`` (``limit``) and ``count`` (``by``) over the counter, ``slice`` (of a tensor
+    by the counter) and ``dynamic_update_slice`` (of a tensor, what is put in, the counter).
 
     Args:
         graph: From `sparsemod.measure.operators.lower`.
@@ -170,6 +170,7 @@ class _Draft:
             "condition": condition,
             "body": body,
             "start": n_steps - 1 if reverse else 0,
+            "n_steps": n_steps,
             "all_states": last is None,
         }
         self.operators.append(

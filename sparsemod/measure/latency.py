@@ -20,13 +20,13 @@ LIBRARIES = {"tflite-micro": "cmsis-nn", "c": "c"}
 _CONVOLUTIONS = {"conv_2d", "depthwise_conv_2d", "transpose_conv"}
 _DENSE = {"fully_connected", "batch_matmul"}
 _ARITHMETIC = {"add", "sub", "mul", "div", "maximum", "minimum", "relu", "relu6", "relu_n1_to_1"}
-_ARITHMETIC |= {"leaky_relu", "prelu", "abs", "neg"}
+_ARITHMETIC |= {"leaky_relu", "prelu", "abs", "neg", "less", "greater", "count"}
 _POOLS = {"max_pool_2d", "average_pool_2d"}
 _REDUCTIONS = {"mean", "sum", "reduce_max", "reduce_min"}
 _SOFTMAXES = {"softmax", "log_softmax"}
 _RECURRENT = {"unidirectional_sequence_lstm", "gru", "unidirectional_sequence_rnn"}
-_COPIES = {"concatenation", "pack", "pad", "strided_slice"}
-_GATHERS = {"gather", "transpose", "resize_nearest_neighbor", "resize_bilinear"}
+_COPIES = {"concatenation", "pack", "pad", "strided_slice", "slice", "dynamic_update_slice"}
+_GATHERS = {"gather", "transpose", "resize_nearest_neighbor", "resize_bilinear", "reverse"}
 _CONVERSIONS = {"quantize", "dequantize"}
 _STATE = {  # activations and products for each hidden unit at each step
     "unidirectional_sequence_lstm": (5, 4),
@@ -55,6 +55,12 @@ def instructions(graph: OperatorGraph, operator: Operator, core: str, library: s
     """
     if core == "generic":
         return float(operator.n_macs)
+    if operator.kind == "while":
+        parts = (operator.attributes["condition"], operator.attributes["body"])
+        step = sum(instructions(part, inner, core, library) for part in parts for inner in part.operators)
+        return step * int(operator.attributes["n_steps"])
+    if not operator.outputs:
+        return 0.0
     model: Callable[[OperatorGraph, Operator, str], float] = _plain
     if graph.tensors[operator.outputs[0]].dtype == "float32" and operator.kind not in _CONVERSIONS:
         return _plain(graph, operator, core) + operator.n_macs * FLOAT_MAC.get(core, 0.0)
@@ -178,6 +184,8 @@ def _valid(graph: OperatorGraph, operator: Operator) -> tuple[int, int]:
         before = pads[0][0], pads[1][0]
     counts = []
     for n, o, k, s, d, b in zip(size, out, kernel, stride, dilation, before, strict=True):
-        at = np.arange(o)[:, None] * s - b + np.arange(k) * d
-        counts.append(int(np.count_nonzero((at >= 0) & (at < n))))
+        tap = np.arange(k) * d - b  # the window's position i has this tap at i * s + tap
+        first = np.maximum(0, -(tap // s))
+        last = np.minimum(o - 1, (n - 1 - tap) // s)
+        counts.append(int(np.maximum(0, last - first + 1).sum()))
     return counts[0], counts[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -77,16 +78,16 @@ def plan_arena(sizes: Sequence[int], first: Sequence[int], last: Sequence[int], 
         )
     aligned = [-(-size // alignment) * alignment for size in sizes]
     offsets = [0] * len(aligned)
-    placed: list[int] = []
+    placed: list[tuple[int, int, int, int]] = []  # by offset: it, the end, first and last moment
     for i in sorted(range(len(aligned)), key=lambda i: (-aligned[i], -i)):
-        overlapping = [j for j in placed if first[j] <= last[i] and first[i] <= last[j]]
-        offset = 0
-        for j in sorted(overlapping, key=lambda j: offsets[j]):
-            if offsets[j] - offset >= aligned[i]:
-                break
-            offset = max(offset, offsets[j] + aligned[j])
+        offset, size, start, stop = 0, aligned[i], first[i], last[i]
+        for begin, end, other_start, other_stop in placed:
+            if other_start <= stop and start <= other_stop:
+                if begin - offset >= size:
+                    break
+                offset = max(offset, end)
         offsets[i] = offset
-        placed.append(i)
+        insort(placed, (offset, offset + size, start, stop))
     return Arena(tuple(offsets), max((o + s for o, s in zip(offsets, aligned, strict=True)), default=0))
 
 
@@ -101,7 +102,8 @@ def buffers(
         graph: The operators.
         alias: Whether a reshape's output shares the buffer of its input, as in the `c` runtime;
             the interpreter copies it.
-        scratch: For each operator the sizes of the pieces of memory that it needs while it runs.
+        scratch: For each operator, of the network and then of the lists inside it (the order of
+            `OperatorGraph.lists`), the sizes of the pieces of memory that it needs while it runs.
     """
     lifetimes = _Lifetimes()
     spans = lifetimes.mark(graph)
@@ -121,7 +123,8 @@ def buffers(
         for inner, span in lifetimes.nested
         for tensor, start, stop in zip(inner.tensors, span.first, span.last, strict=True)
     ]
-    for pieces, (start, stop) in zip(scratch, spans.operators, strict=False):
+    running = [*spans.operators, *(moments for _, span in lifetimes.nested for moments in span.operators)]
+    for pieces, (start, stop) in zip(scratch, running, strict=False):
         tensors += [Buffer(n, start, stop) for n in pieces if n]
     return tuple(tensors)
 
@@ -143,7 +146,10 @@ class _Lifetimes:
     nested: list[tuple[OperatorGraph, _Spans]] = field(default_factory=list)
 
     def mark(self, graph: OperatorGraph) -> _Spans:
-        spans = _Spans([self.moment] * len(graph.tensors), [self.moment] * len(graph.tensors), [])
+        # what a file names and nothing touches gets memory, too, but at no moment: -1, as in the interpreter
+        spans = _Spans([-1] * len(graph.tensors), [-1] * len(graph.tensors), [])
+        for i in graph.inputs:
+            spans.first[i] = spans.last[i] = self.moment
         for operator in graph.operators:
             self.moment += 1
             start = self.moment

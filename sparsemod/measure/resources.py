@@ -11,14 +11,22 @@ from sparsemod.measure.memory import Arena, buffers, inputs_outputs_bytes, input
 from sparsemod.measure.scratch import scratch_buffers
 from sparsemod.measure.targets import Target
 
-__all__ = ["arena", "measure"]
+__all__ = ["arena", "measure", "planned"]
 
 
 def arena(graph: OperatorGraph, runtime: str, core: str = "generic") -> Arena:
     """Plan the RAM of the activations and of the scratch memory of a core's kernels under a runtime."""
-    if runtime == "tflite-micro":
-        graph = interpreted(graph)
-    scratch = [scratch_buffers(graph, operator, core, LIBRARIES[runtime]) for operator in graph.operators]
+    return planned(interpreted(graph) if runtime == "tflite-micro" else graph, runtime, core)
+
+
+def planned(graph: OperatorGraph, runtime: str, core: str = "generic") -> Arena:
+    """Plan the same for an operator list that the runtime executes as it is, which a file's is."""
+    library = LIBRARIES[runtime]
+    scratch = [
+        scratch_buffers(part, operator, core, library)
+        for part in graph.lists()
+        for operator in part.operators
+    ]
     pieces = buffers(graph, alias=runtime == "c", scratch=scratch)
     return plan_arena([b.n_bytes for b in pieces], [b.first for b in pieces], [b.last for b in pieces])
 

@@ -6,7 +6,7 @@ from math import prod
 
 from sparsemod.measure.graph import Operator, OperatorGraph
 
-__all__ = ["scratch_buffers"]
+__all__ = ["batch_dimension", "scratch_buffers"]
 
 _MVE_CHANNELS = 124  # channels that CMSIS-NN's vector kernel of depthwise convolutions takes at a time
 _RECURRENT = {"unidirectional_sequence_lstm": (4, 3), "gru": (3, 1)}  # gates, bytes of state a hidden unit
@@ -26,6 +26,8 @@ def scratch_buffers(graph: OperatorGraph, operator: Operator, core: str, library
     Under `c` a recurrent layer has the gates of a step, in int16, and the state, int8 with the LSTM's cell
     state in int16. All are float32 where the activations are.
     """
+    if not operator.outputs:
+        return ()
     quantized = graph.tensors[operator.outputs[0]].dtype == "int8"
     hidden = operator.attributes.get("hidden_size", 0)
     if hidden and library == "c":
@@ -35,7 +37,7 @@ def scratch_buffers(graph: OperatorGraph, operator: Operator, core: str, library
     if library != "cmsis-nn":
         return ()
     if operator.kind == "unidirectional_sequence_lstm":
-        n_batch = graph.tensors[operator.inputs[0]].shape[0]
+        n_batch = graph.tensors[operator.inputs[0]].shape[batch_dimension(operator)]
         return (n_batch * hidden * (2 if quantized else 4),) * 4
     if not quantized:
         return ()
@@ -48,9 +50,13 @@ def scratch_buffers(graph: OperatorGraph, operator: Operator, core: str, library
     return () if core == "generic" else (_cmsis(graph, operator, core),)
 
 
+def batch_dimension(operator: Operator) -> int:
+    """Return which dimension of a recurrent operator's input counts sequences; steps first only in files."""
+    return 1 if operator.attributes.get("time_major") else 0
+
+
 def _cmsis(graph: OperatorGraph, operator: Operator, core: str) -> int:
     vector = core == "cortex-m55"
-    channels = graph.tensors[operator.inputs[0]].shape[-1]
     if operator.kind == "conv_2d":
         fan_in = prod(operator.weights[0].values.shape[1:])
         if prod(operator.weights[0].values.shape[1:3]) == 1:
@@ -60,9 +66,13 @@ def _cmsis(graph: OperatorGraph, operator: Operator, core: str) -> int:
         taps = prod(operator.weights[0].values.shape[1:3])
         if vector:
             return 4 * taps * _MVE_CHANNELS
-        return 2 * taps * channels if core in _DSP and taps != 9 else 0
+        return 2 * taps * _channels(graph, operator) if core in _DSP and taps != 9 else 0
     if operator.kind == "average_pool_2d":
-        return 4 * channels if core in _DSP else 0
+        return 4 * _channels(graph, operator) if core in _DSP else 0
     if operator.kind == "fully_connected":
         return 4 * operator.weights[0].values.shape[0] if vector else 0
     return 0
+
+
+def _channels(graph: OperatorGraph, operator: Operator) -> int:
+    return graph.tensors[operator.inputs[0]].shape[-1]

@@ -19,7 +19,7 @@ import numpy as np
 
 from sparsemod.measure.graph import OperatorGraph, Weight
 
-__all__ = ["n_nonzero", "n_nonzero_int8", "n_parameters", "weight_bytes"]
+__all__ = ["n_nonzero", "n_nonzero_int8", "n_parameters", "tflite_parts", "weight_bytes"]
 
 BIAS_BYTES = 4
 REQUANTIZATION_BYTES = 5
@@ -63,6 +63,24 @@ def weight_bytes(weight: Weight, runtime: str) -> int:
         return n + BIAS_BYTES * n_biases + SCALE_BYTES * weight.n_scales
     stored = min(n, (n + 7) // 8 + n_nonzero_int8(weight))
     return stored + BIAS_BYTES * n_biases + REQUANTIZATION_BYTES * weight.n_scales
+
+
+def tflite_parts(graph: OperatorGraph) -> tuple[int, int, int]:
+    """Return the bytes of values, biases and scales under ``tflite-micro``; the rest of a file is overhead.
+
+    Example:
+        >>> from sparsemod.measure.graph import Operator
+        >>> weight = Weight("w", np.ones((16, 10), np.float32), np.zeros(16, np.float32))
+        >>> tflite_parts(OperatorGraph((), (Operator("fully_connected", (), (), (weight,)),), (), (), (), ()))
+        (160, 64, 64)
+    """
+    values = biases = scales = 0
+    for weight in graph.weights():
+        width = 4 if weight.dtype == "float32" else 1
+        values += width * weight.values.size
+        biases += BIAS_BYTES * (0 if weight.bias is None else weight.bias.size)
+        scales += 0 if width == 4 else SCALE_BYTES * weight.n_scales
+    return values, biases, scales
 
 
 def n_parameters(graph: OperatorGraph) -> int:

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -104,6 +106,14 @@ class TestLoops:
         # the loop's outputs are copied to its lists and back, so they live from before to behind them
         assert max(b.first for b in outputs) < min(b.first for b in inner)
         assert min(b.last for b in outputs) >= max(b.last for b in inner)
+
+    def test_kernels_inside_a_loop_get_their_scratch_memory(self):
+        graph = interpreted(lowered(self.NET, 6, 3))
+        n_tensors = len(buffers(graph, alias=False))
+        sizes = [(48 * (op.kind == "fully_connected"),) for part in graph.lists() for op in part.operators]
+        pieces = buffers(graph, alias=False, scratch=sizes)[n_tensors:]
+        assert [piece.n_bytes for piece in pieces] == [48] * 6  # three gates, from the input and the state
+        assert all(a.last < b.first for a, b in itertools.pairwise(pieces))
 
     def test_three_copies_of_a_long_input_are_in_ram(self):
         graph = lowered(self.NET, 1000, 3)

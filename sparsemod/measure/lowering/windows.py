@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
+from typing import TYPE_CHECKING
 
-from sparsemod.measure.lowering.builder import Builder
-from sparsemod.measure.values import Node, Value
+if TYPE_CHECKING:  # so that the time of a network can be told without torch
+    from sparsemod.measure.lowering.builder import Builder
+    from sparsemod.measure.values import Node, Value
 
 __all__ = ["apply_padding", "needed", "same"]
 
