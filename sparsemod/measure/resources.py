@@ -9,6 +9,7 @@ from sparsemod.measure.interpreted import interpreted
 from sparsemod.measure.latency import LIBRARIES, latency_seconds
 from sparsemod.measure.memory import Arena, buffers, inputs_outputs_bytes, inputs_weights_bytes, plan_arena
 from sparsemod.measure.scratch import scratch_buffers
+from sparsemod.measure.tail import tail_bytes
 from sparsemod.measure.targets import Target
 
 __all__ = ["arena", "measure", "planned"]
@@ -40,10 +41,12 @@ def measure(graph: OperatorGraph, target: Target, runtime: str) -> Resources:
         runtime: ``c`` or ``tflite-micro``.
     """
     size_c = sum(sizes.weight_bytes(weight, "c") for weight in graph.weights())
-    size_tflite = sum(sizes.weight_bytes(weight, "tflite-micro") for weight in graph.weights())
+    values, biases, scales = sizes.tflite_parts(graph)
+    size_tflite = values + biases + scales
+    executed = interpreted(graph) if runtime == "tflite-micro" else graph
     return Resources(
         model_size_bytes=size_c if runtime == "c" else size_tflite,
-        working_memory_bytes=arena(graph, runtime, target.core).n_bytes,
+        working_memory_bytes=planned(executed, runtime, target.core).n_bytes,
         latency_seconds=latency_seconds(graph, target, runtime),
         n_parameters=sizes.n_parameters(graph),
         n_nonzero=sizes.n_nonzero(graph),
@@ -52,4 +55,21 @@ def measure(graph: OperatorGraph, target: Target, runtime: str) -> Resources:
         model_size_tflite_bytes=size_tflite,
         working_memory_inputs_weights_bytes=inputs_weights_bytes(graph),
         working_memory_inputs_outputs_bytes=inputs_outputs_bytes(graph),
+        tflite_weight_bytes=values,
+        tflite_bias_bytes=biases,
+        tflite_scale_bytes=scales,
+        scratch_bytes=_scratch_bytes(executed, target.core, runtime),
+        tail_bytes=tail_bytes(executed) if runtime == "tflite-micro" else None,
+    )
+
+
+def _scratch_bytes(graph: OperatorGraph, core: str, runtime: str) -> int:
+    """Return the scratch memory of the operator that needs the most."""
+    return max(
+        (
+            sum(scratch_buffers(part, operator, core, LIBRARIES[runtime]))
+            for part in graph.lists()
+            for operator in part.operators
+        ),
+        default=0,
     )
