@@ -90,10 +90,9 @@ class Resources:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Resources:
-        """Rebuild from `as_dict`; unknown keys are ignored, a missing one that is not optional is a `KeyError`."""
-        return cls(
-            **{f.name: values[f.name] for f in fields(cls) if f.name in values or f.default is MISSING}
-        )
+        """Rebuild from `as_dict`; unknown keys are ignored, a missing one that has no default a `KeyError`."""
+        known = (f.name for f in fields(cls) if f.name in values or f.default is MISSING)
+        return cls(**{name: values[name] for name in known})
 
 
 @dataclass(frozen=True, slots=True)

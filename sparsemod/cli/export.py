@@ -33,7 +33,7 @@ def export(
     format: Annotated[
         list[Format] | None,
         typer.Option(
-            help="tflite (int8, the default), onnx (float), onnx-qdq (int8) or c (no runtime); may be repeated."
+            help="tflite (int8, the default), onnx (float), onnx-qdq (int8), c (no runtime); may be repeated."
         ),
     ] = None,
     problem: Annotated[Path, typer.Option(help="The script whose make_sparse() returns the search.")] = Path(

@@ -177,7 +177,7 @@ class RunConfig(Checked):
                 )
         if self.export and self.quant_scheme not in _EXPORTED:
             return (
-                "export: export = true needs a network that is int8 throughout, so quant_scheme = post or qat, "
+                "export: export = true needs a network that is int8 throughout, quant_scheme = post or qat, "
                 f"got {self.quant_scheme}"
             )
         if self.executor == "inline" and (self.workers or 1) > 1:

@@ -279,7 +279,7 @@ def _record(session: _Session, name: str, evaluation: Evaluation) -> None:
 
 
 def _score_front(session: _Session) -> None:
-    """Measure the arms on the front as they ship, on the test set, too; the search never sees these figures."""
+    """Measure the arms on the front as they ship, and on the test set; the search never sees the figures."""
     reasons: dict[str, list[str]] = {}
     for arm in session.front():
         if arm.evaluation is None or arm.evaluation.test_error is not None:

@@ -90,8 +90,8 @@ class Sparse:
 
             Everything else is a key of the configuration file and means the same: ``r1 r2 r3 epochs1 epochs2
             epochs3 name root objectives batch_size morphisms pruning debug flops quant_scheme splitter recipe
-            runtime target constraints workers executor asynchronous seed arc resume export``. The ``recipe`` may be
-            a path, the text, or a `ScheduledModifierManager`.
+            runtime target constraints workers executor asynchronous seed arc resume export``. The
+            ``recipe`` may be a path, the text, or a `ScheduledModifierManager`.
 
     Raises:
         ConfigError: An argument is unknown, missing, ill-typed or contradictory.
