@@ -90,7 +90,7 @@ class Resources:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Resources:
-        """Rebuild from `as_dict`; unknown keys are ignored, a missing one that has no default a `KeyError`."""
+        """Rebuild from `as_dict`; unknown keys are ignored, a missing one without a default a `KeyError`."""
         known = (f.name for f in fields(cls) if f.name in values or f.default is MISSING)
         return cls(**{name: values[name] for name in known})
 

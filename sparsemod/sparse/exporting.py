@@ -68,7 +68,9 @@ def check_space_exportable(setup: Setup) -> None:
                 graph = lowered(task, build(task, parametrization, train, "cpu"), train)
                 check_exportable(graph)
         except UnsupportedOperatorError as error:
-            raise ConfigError(f"export = true: {error.reason}; change Net, or set export = false") from None
+            raise ConfigError(
+                f"export = true: {error.reason.removeprefix('export: ')}; change Net, or set export = false"
+            ) from None
         except CandidateError:
             continue  # the search records what is wrong with a network, arm by arm
         return

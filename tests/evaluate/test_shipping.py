@@ -28,7 +28,7 @@ from random_nets import SPACES, random_net
 class Dividing(problem.Net):
     def forward(self, x):
         y = super().forward(x)
-        return y / (1.0 + y.abs())
+        return y / (1.0 + y * y)
 
 
 def make_job(**parameters):
@@ -39,7 +39,6 @@ TASKS = [
     make_task(pruning="unstructured"),
     make_task(pruning="structured", quant_scheme="qat"),
     make_task(net=problem.Tied),
-    sequences(),
     sequences(collate_fn=problem.split, splitter=True),
 ]
 
@@ -113,7 +112,7 @@ def test_weights_of_another_network_are_refused():
     task = make_task()
     found = evaluate(task, make_job())
     with pytest.raises(StoreError):
-        score(make_task(net=problem.Recurrent), make_job().candidate, found.weights, 0)
+        score(make_task(net=problem.Tied), make_job().candidate, found.weights, 0)
 
 
 @pytest.mark.parametrize("space", SPACES)

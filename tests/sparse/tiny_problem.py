@@ -118,7 +118,7 @@ def arguments(root, **changes):
 
 
 class DividingNet(Net):
-    """Divides one tensor by another, which can be measured and not exported; `scaled` is the module's name."""
+    """Divides one tensor by another, which can be measured but not exported."""
 
     def __init__(self, parametrization, classes=3, input_shape=(1, 6, 6)):
         super().__init__(parametrization, classes, input_shape)
@@ -130,7 +130,7 @@ class DividingNet(Net):
 
 class Softsign(nn.Module):
     def forward(self, x):
-        return x / (1.0 + x.abs())
+        return x / (1.0 + x * x)
 
 
 class SometimesDividingNet(DividingNet):
