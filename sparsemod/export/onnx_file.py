@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsemod.compress.fakequant import QParams
 from sparsemod.compress.quantized_graph import QuantizedGraph, QuantizedOperator
@@ -80,8 +81,14 @@ def _emit_quantized(nodes: Nodes, quantized: QuantizedGraph, values: dict[int, s
         made = quantized.graph.tensors[out].shape
         if operator.kind == _LSTM:
             values[out] = _lstm(nodes, held, weights, xs[0], quantized.grid(out), made)
+        elif held.table is not None:
+            values[out] = _looked_up(
+                nodes, held.table, xs[0], *map(quantized.grid, (operator.inputs[0], out))
+            )
         else:
             y = emit(nodes, operator, xs, weights, shapes, made)
+            if operator.kind == "average_pool_2d":
+                y = _from_zero(nodes, y, quantized.grid(out))
             values[out] = _rounded(nodes, y, quantized.grid(out))
 
 
@@ -126,10 +133,32 @@ def _stored(nodes: Nodes, held: QuantizedOperator, source: QParams | None) -> We
     return Weights(value, bias)
 
 
-def _rounded(nodes: Nodes, x: str, grid: QParams) -> str:
+def _parameters(nodes: Nodes, grid: QParams) -> tuple[str, str]:
     scale = nodes.constants.name(np.array(grid.scale, np.float32))
-    zero = nodes.constants.name(np.array(grid.zero_point, np.int8))
-    return nodes.add("DequantizeLinear", nodes.add("QuantizeLinear", x, scale, zero), scale, zero)
+    return scale, nodes.constants.name(np.array(grid.zero_point, np.int8))
+
+
+def _rounded(nodes: Nodes, x: str, grid: QParams) -> str:
+    parameters = _parameters(nodes, grid)
+    return nodes.add("DequantizeLinear", nodes.add("QuantizeLinear", x, *parameters), *parameters)
+
+
+def _looked_up(nodes: Nodes, table: NDArray[np.int8], x: str, source: QParams, out: QParams) -> str:
+    """Add an operator of one value as the table that the interpreter has for it."""
+    stored = nodes.add("QuantizeLinear", x, *_parameters(nodes, source))
+    wide = nodes.add("Cast", stored, to=package().TensorProto.INT32)
+    at = nodes.add("Add", wide, nodes.constants.name(np.array(128, np.int32)))
+    found = nodes.add("Gather", nodes.constants.name(table), at)
+    return nodes.add("DequantizeLinear", found, *_parameters(nodes, out))
+
+
+def _from_zero(nodes: Nodes, x: str, grid: QParams) -> str:
+    """Move averages away from the stored zero by less than any two of them differ.
+
+    The interpreter rounds halves, of which averages have many, away from it; QuantizeLinear rounds to even.
+    """
+    stored = nodes.add("Add", x, nodes.floats(grid.zero_point * grid.scale))
+    return nodes.add("Add", x, nodes.add("Mul", nodes.add("Sign", stored), nodes.floats(grid.scale * 2**-10)))
 
 
 def _scan(
@@ -171,7 +200,7 @@ def _scan(
 def _lstm(
     nodes: Nodes, held: QuantizedOperator, weights: Weights, x: str, grid: QParams, made: tuple[int, ...]
 ) -> str:
-    """Add an LSTM whose state lies on its grid after each step; the gates keep their digits."""
+    """Add an LSTM whose state lies on its grid after each step, and the gates on theirs of 12 bits."""
     size = held.operator.attributes["hidden_size"]
     n_features = held.operator.weights[0].values.shape[1]
     names = [(weights.value(i, None), weights.value(4 + i, None), weights.bias(i)) for i in range(4)]
@@ -185,7 +214,9 @@ def _lstm(
     gates = []
     for w, u, b in names:
         total = body.add("Gemm", xs, w, *filter(None, [b]), transB=1)
-        gates.append(body.add("Add", total, body.add("Gemm", h, u, transB=1)))
+        total = body.add("Add", total, body.add("Gemm", h, u, transB=1))
+        whole = body.add("Round", body.add("Mul", total, body.floats(2.0**12)))
+        gates.append(body.add("Mul", whole, body.floats(2.0**-12)))
     enter, forget, output = (body.add("Sigmoid", gates[i]) for i in (0, 1, 3))
     kept = body.add("Mul", forget, c)
     cell = body.add("Add", kept, body.add("Mul", enter, body.add("Tanh", gates[2])))
