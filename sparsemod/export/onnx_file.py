@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsemod.compress.fakequant import QParams
+from sparsemod.compress.fixed_point import Rescaling
 from sparsemod.compress.quantized_graph import QuantizedGraph, QuantizedOperator
 from sparsemod.export.onnx_nodes import Nodes, Permutation, Weights, package
 from sparsemod.export.onnx_operators import emit
@@ -26,6 +27,7 @@ from sparsemod.measure.graph import Operator, OperatorGraph, Port
 __all__ = ["write_onnx", "write_onnx_qdq"]
 
 _OPSET, _IR_VERSION = 17, 8
+_RESCALED = {"conv_2d", "depthwise_conv_2d", "fully_connected", "mul", "mean", "sum"}
 _LSTM = "unidirectional_sequence_lstm"
 
 
@@ -82,13 +84,14 @@ def _emit_quantized(nodes: Nodes, quantized: QuantizedGraph, values: dict[int, s
         if operator.kind == _LSTM:
             values[out] = _lstm(nodes, held, weights, xs[0], quantized.grid(out), made)
         elif held.table is not None:
-            values[out] = _looked_up(
-                nodes, held.table, xs[0], *map(quantized.grid, (operator.inputs[0], out))
-            )
+            grids = quantized.grid(operator.inputs[0]), quantized.grid(out)
+            values[out] = _looked_up(nodes, held.table, xs[0], *grids)
         else:
             y = emit(nodes, operator, xs, weights, shapes, made)
             if operator.kind == "average_pool_2d":
-                y = _from_zero(nodes, y, quantized.grid(out))
+                y = _halves_from_stored_zero(nodes, y, quantized.grid(out))
+            elif operator.kind in _RESCALED:
+                y = _rounded_twice(nodes, y, quantized.grid(out), held.rescalings[0])
             values[out] = _rounded(nodes, y, quantized.grid(out))
 
 
@@ -152,13 +155,20 @@ def _looked_up(nodes: Nodes, table: NDArray[np.int8], x: str, source: QParams, o
     return nodes.add("DequantizeLinear", found, *_parameters(nodes, out))
 
 
-def _from_zero(nodes: Nodes, x: str, grid: QParams) -> str:
+def _halves_from_stored_zero(nodes: Nodes, x: str, grid: QParams) -> str:
     """Move averages away from the stored zero by less than any two of them differ.
 
     The interpreter rounds halves, of which averages have many, away from it; QuantizeLinear rounds to even.
     """
     stored = nodes.add("Add", x, nodes.floats(grid.zero_point * grid.scale))
     return nodes.add("Add", x, nodes.add("Mul", nodes.add("Sign", stored), nodes.floats(grid.scale * 2**-10)))
+
+
+def _rounded_twice(nodes: Nodes, x: str, grid: QParams, factor: Rescaling) -> str:
+    """Move sums away from zero by what the interpreter's first rounding, to few bits below a step, can."""
+    shares = np.where(factor.shift < 0, 2.0 ** (np.minimum(factor.shift, 0) - 1.0), 0.0)
+    steps = nodes.constants.name((shares * grid.scale).astype(np.float32))
+    return nodes.add("Add", x, nodes.add("Mul", nodes.add("Sign", x), steps))
 
 
 def _scan(

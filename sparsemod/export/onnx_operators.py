@@ -20,9 +20,9 @@ Emitter = Callable[[Nodes, Operator, Sequence[str], Weights, Sequence[Shape], Sh
 
 _LAST, _FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 _NAMED = {
-    "relu": "Relu", "logistic": "Sigmoid", "tanh": "Tanh", "hard_swish": "HardSwish", "elu": "Elu", "abs": "Abs",
-    "exp": "Exp", "log": "Log", "neg": "Neg", "sqrt": "Sqrt", "sin": "Sin", "cos": "Cos", "quantize": "Identity",
-    "dequantize": "Identity",
+    "relu": "Relu", "logistic": "Sigmoid", "tanh": "Tanh", "hard_swish": "HardSwish", "elu": "Elu",
+    "abs": "Abs", "exp": "Exp", "log": "Log", "neg": "Neg", "sqrt": "Sqrt", "sin": "Sin", "cos": "Cos",
+    "quantize": "Identity", "dequantize": "Identity",
 }  # fmt: skip
 _BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "maximum": "Max", "minimum": "Min"}
 _REDUCTIONS = {"mean": "ReduceMean", "reduce_max": "ReduceMax", "reduce_min": "ReduceMin"}
