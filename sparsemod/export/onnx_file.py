@@ -75,7 +75,9 @@ def _emit_quantized(nodes: Nodes, quantized: QuantizedGraph, values: dict[int, s
     for held in quantized.operators:
         operator = held.operator
         if held.body is not None:
-            values.update(_loop(nodes, held, held.body, values[operator.inputs[0]]))
+            found = _loop(nodes, held, held.body, values[operator.inputs[0]])
+            for i, name in found.items():
+                values[i] = nodes.reshaped(name, quantized.graph.tensors[i].shape)
             continue
         xs, shapes = _inputs(operator, values, quantized.graph)
         out = operator.outputs[0]
@@ -210,7 +212,7 @@ def _scan(
 def _lstm(
     nodes: Nodes, held: QuantizedOperator, weights: Weights, x: str, grid: QParams, made: tuple[int, ...]
 ) -> str:
-    """Add an LSTM whose state lies on its grid after each step, and the gates on theirs of 12 bits."""
+    """Add an LSTM whose state lies on its grid after each step, gates and cell on theirs of 16 bits."""
     size = held.operator.attributes["hidden_size"]
     n_features = held.operator.weights[0].values.shape[1]
     names = [(weights.value(i, None), weights.value(4 + i, None), weights.bias(i)) for i in range(4)]
@@ -225,17 +227,23 @@ def _lstm(
     for w, u, b in names:
         total = body.add("Gemm", xs, w, *filter(None, [b]), transB=1)
         total = body.add("Add", total, body.add("Gemm", h, u, transB=1))
-        whole = body.add("Round", body.add("Mul", total, body.floats(2.0**12)))
-        gates.append(body.add("Mul", whole, body.floats(2.0**-12)))
+        gates.append(_on_grid(body, total, 2.0**-12))
     enter, forget, output = (body.add("Sigmoid", gates[i]) for i in (0, 1, 3))
-    kept = body.add("Mul", forget, c)
-    cell = body.add("Add", kept, body.add("Mul", enter, body.add("Tanh", gates[2])))
+    entered = body.add("Mul", enter, body.add("Tanh", gates[2]))
+    scale = held.cell.scale if held.cell is not None else 2.0**-15
+    parts = (_on_grid(body, part, scale) for part in (body.add("Mul", forget, c), entered))
+    cell = body.add("Add", *parts)
     state = _rounded(body, body.add("Mul", output, body.add("Tanh", cell)), grid)
     out = body.reshaped(state, (size,))
     states = [(h, state, (1, size)), (c, cell, (1, size))]
     rows = nodes.reshaped(x, (-1, n_features))
     name = _scan(nodes, body, states, (row, n_features), (out, size), rows, reverse=False)
     return nodes.reshaped(f"{name}_2", made)
+
+
+def _on_grid(nodes: Nodes, x: str, scale: float) -> str:
+    steps = nodes.add("Round", nodes.add("Div", x, nodes.floats(scale)))
+    return nodes.add("Mul", steps, nodes.floats(scale))
 
 
 def _loop(nodes: Nodes, held: QuantizedOperator, body: QuantizedGraph, x: str) -> dict[int, str]:

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsemod.errors import UnsupportedOperatorError
 from sparsemod.export.onnx_nodes import Nodes, Weights
@@ -261,10 +262,11 @@ def _recurrent(
     def joined(at: int) -> str:
         return nodes.constants.name(np.concatenate([operator.weights[at + i].values for i in order])[None])
 
-    biases = [weight.bias for weight in operator.weights]
-    zeros = np.zeros(size, np.float32)
-    parts = [zeros if biases[at + i] is None else biases[at + i] for at in (0, n) for i in order]
-    bias = nodes.constants.name(np.concatenate(parts)[None].astype(np.float32))
+    def bias(i: int) -> NDArray[np.float32]:
+        values = operator.weights[i].bias
+        return np.zeros(size, np.float32) if values is None else values.astype(np.float32)
+
+    biases = nodes.constants.name(np.concatenate([bias(at + i) for at in (0, n) for i in order])[None])
     if op == "RNN":
         more = {"activations": ["Relu" if operator.attributes["activation"] == "relu" else "Tanh"]}
     y = nodes.add(
@@ -272,7 +274,7 @@ def _recurrent(
         nodes.transposed(xs[0], (1, 0, 2)),
         joined(0),
         joined(n),
-        bias,
+        biases,
         hidden_size=size,
         direction="reverse" if operator.attributes["reverse"] else "forward",
         **more,

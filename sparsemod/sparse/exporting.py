@@ -161,7 +161,7 @@ def _contents(
 
 
 def _bundle(quantized: QuantizedGraph, arm: str, description: Description) -> dict[str, bytes]:
-    from sparsemod.export.c_bundle import write_c
+    from sparsemod.export.c_bundle import write_c  # type: ignore[import-not-found,unused-ignore]
 
     files = write_c(quantized, "model", description)
     return {f"{arm}/{file}": text.encode() for file, text in files.items()}
