@@ -53,7 +53,8 @@ class Resources:
         working_memory_inputs_weights_bytes: The SpArSe paper's first model, max of inputs + weights.
         working_memory_inputs_outputs_bytes: Its second model, max of inputs + outputs.
         tflite_weight_bytes, tflite_bias_bytes, tflite_scale_bytes: What `model_size_tflite_bytes` is made of.
-        scratch_bytes: Largest scratch memory of an operator's kernel; it lies in the working memory.
+        scratch_bytes: Largest scratch memory of an operator's kernel, which lies in the working memory; None
+            under runtime `c`.
         tail_bytes: Estimate of the RAM that the interpreter's own structures take beside the working memory;
             None under runtime `c`, which has no interpreter.
         file_bytes: Size of the `.tflite` file; None until one has been written.

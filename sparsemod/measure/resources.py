@@ -41,12 +41,12 @@ def measure(graph: OperatorGraph, target: Target, runtime: str) -> Resources:
         runtime: ``c`` or ``tflite-micro``.
     """
     size_c = sum(sizes.weight_bytes(weight, "c") for weight in graph.weights())
+    size_tflite = sum(sizes.weight_bytes(weight, "tflite-micro") for weight in graph.weights())
     values, biases, scales = sizes.tflite_parts(graph)
-    size_tflite = values + biases + scales
-    executed = interpreted(graph) if runtime == "tflite-micro" else graph
+    scratch, tail = _interpreter_bytes(graph, target.core) if runtime == "tflite-micro" else (None, None)
     return Resources(
         model_size_bytes=size_c if runtime == "c" else size_tflite,
-        working_memory_bytes=planned(executed, runtime, target.core).n_bytes,
+        working_memory_bytes=arena(graph, runtime, target.core).n_bytes,
         latency_seconds=latency_seconds(graph, target, runtime),
         n_parameters=sizes.n_parameters(graph),
         n_nonzero=sizes.n_nonzero(graph),
@@ -58,18 +58,17 @@ def measure(graph: OperatorGraph, target: Target, runtime: str) -> Resources:
         tflite_weight_bytes=values,
         tflite_bias_bytes=biases,
         tflite_scale_bytes=scales,
-        scratch_bytes=_scratch_bytes(executed, target.core, runtime),
-        tail_bytes=tail_bytes(executed) if runtime == "tflite-micro" else None,
+        scratch_bytes=scratch,
+        tail_bytes=tail,
     )
 
 
-def _scratch_bytes(graph: OperatorGraph, core: str, runtime: str) -> int:
-    """Return the scratch memory of the operator that needs the most."""
-    return max(
-        (
-            sum(scratch_buffers(part, operator, core, LIBRARIES[runtime]))
-            for part in graph.lists()
-            for operator in part.operators
-        ),
-        default=0,
+def _interpreter_bytes(graph: OperatorGraph, core: str) -> tuple[int, int]:
+    """Return the scratch memory of the operator with the most, and that of the interpreter's structures."""
+    executed = interpreted(graph)
+    scratch = (
+        sum(scratch_buffers(part, operator, core, LIBRARIES["tflite-micro"]))
+        for part in executed.lists()
+        for operator in part.operators
     )
+    return max(scratch, default=0), tail_bytes(executed)
