@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -52,6 +52,13 @@ class Resources:
         model_size_tflite_bytes: Flash of the weights under `tflite-micro` (dense).
         working_memory_inputs_weights_bytes: The SpArSe paper's first model, max of inputs + weights.
         working_memory_inputs_outputs_bytes: Its second model, max of inputs + outputs.
+        tflite_weight_bytes, tflite_bias_bytes, tflite_scale_bytes: What `model_size_tflite_bytes` is made of.
+        scratch_bytes: Largest scratch memory of an operator's kernel, which lies in the working memory.
+        tail_bytes: Estimate of the RAM that the interpreter's own structures take beside the working memory;
+            None under runtime `c`, which has no interpreter.
+        file_bytes: Size of the `.tflite` file; None until one has been written.
+
+    Results of earlier versions lack the fields that may be None.
     """
 
     model_size_bytes: int
@@ -64,6 +71,12 @@ class Resources:
     model_size_tflite_bytes: int
     working_memory_inputs_weights_bytes: int
     working_memory_inputs_outputs_bytes: int
+    tflite_weight_bytes: int | None = None
+    tflite_bias_bytes: int | None = None
+    tflite_scale_bytes: int | None = None
+    scratch_bytes: int | None = None
+    tail_bytes: int | None = None
+    file_bytes: int | None = None
 
     def objective(self, name: str) -> float:
         """Return `model_size` or `working_memory` in bytes, or `latency` in seconds."""
@@ -71,14 +84,15 @@ class Resources:
             return self.latency_seconds
         return float(getattr(self, f"{name}_bytes"))
 
-    def as_dict(self) -> dict[str, int | float]:
+    def as_dict(self) -> dict[str, int | float | None]:
         """Return the fields as plain JSON values."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Resources:
-        """Rebuild from `as_dict`; unknown keys are ignored, a missing one is a `KeyError`."""
-        return cls(**{f.name: values[f.name] for f in fields(cls)})
+        """Rebuild from `as_dict`; unknown keys are ignored, a missing one without a default a `KeyError`."""
+        known = (f.name for f in fields(cls) if f.name in values or f.default is MISSING)
+        return cls(**{name: values[name] for name in known})
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +144,10 @@ class Evaluation:
         reason: Why it failed, in one line; empty otherwise.
         error: 1 - validation accuracy of the network that would ship (pruned, quantized).
         float_error: The same before quantization.
-        test_error: 1 - test accuracy of that network; only for arms on the front, never searched on.
+        test_error: 1 - test accuracy of that network; only for arms on the front, never searched on. It comes
+            from the integer simulation where `integer_error` is given, from fake quantization elsewhere.
+        integer_error: 1 - validation accuracy by exact integer simulation of the chip; only for arms on the
+            front that can be exported. `error`, within a step of it, is what the search goes by.
         resources: Measured on the network that would ship.
         n_epochs: Epochs that were trained.
         best_epoch: The epoch whose weights were kept (counted from 1).
@@ -141,6 +158,8 @@ class Evaluation:
         layers: Its layer table as JSON bytes (`sparsemod.measure.layer_table`), kept beside the weights.
         confusion: Test samples of each class (rows) by the class they are taken for; only of a cross test,
             never stored in the experiment.
+        tflite: Its `.tflite` file, if the task exports; kept beside the weights.
+        unexported: Why there is none although the task exports, in one line; never stored.
     """
 
     status: Status
@@ -148,6 +167,7 @@ class Evaluation:
     error: float | None = None
     float_error: float | None = None
     test_error: float | None = None
+    integer_error: float | None = None
     resources: Resources | None = None
     n_epochs: int = 0
     best_epoch: int = 0
@@ -157,6 +177,8 @@ class Evaluation:
     weights: bytes | None = field(default=None, compare=False, repr=False)
     layers: bytes | None = field(default=None, compare=False, repr=False)
     confusion: tuple[tuple[int, ...], ...] | None = None
+    tflite: bytes | None = field(default=None, compare=False, repr=False)
+    unexported: str = field(default="", compare=False, repr=False)
 
     def objective(self, name: str) -> float:
         """Return one objective in its real unit; NaN when the arm failed."""

@@ -178,8 +178,30 @@ class Store:
         """
         return _read(self._model_path(arm, ".layers.json"))
 
-    def retain(self, names: Collection[str]) -> None:
+    def put_tflite(self, arm: str, content: bytes) -> None:
+        """Write the network of an arm as a file for its chip, `models/<arm>.tflite`.
+
+        To be called before the save that puts the arm on the front.
+
+        Raises:
+            StoreError: `arm` is no arm's name, or the file cannot be written.
+        """
+        self._write(self._model_path(arm, ".tflite"), content)
+
+    def tflite(self, arm: str) -> bytes | None:
+        """Return the `.tflite` file of an arm, or None when none is kept.
+
+        Raises:
+            StoreError: `arm` is no arm's name, or the file cannot be read.
+        """
+        return _read(self._model_path(arm, ".tflite"))
+
+    def retain(self, names: Collection[str], parents: Collection[str] = ()) -> None:
         """Delete the models of all other arms; to be called after the save that took them off the front.
+
+        Args:
+            names: The arms on the front.
+            parents: Arms whose weights are still needed; their files for the chip go.
 
         Raises:
             StoreError: A file cannot be deleted.
@@ -188,7 +210,9 @@ class Store:
         with _story(self.models_path, "cannot be tidied up"):
             for path in sorted(self.models_path.iterdir()):
                 arm, dot, kind = path.name.partition(".")
-                if dot + kind in _MODEL_SUFFIXES and _ARM.fullmatch(arm) and arm not in names:
+                if dot + kind not in _MODEL_SUFFIXES or not _ARM.fullmatch(arm) or arm in names:
+                    continue
+                if arm not in parents or dot + kind == ".tflite":
                     path.unlink()
 
     def _model_path(self, arm: str, suffix: str) -> Path:

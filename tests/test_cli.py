@@ -129,6 +129,61 @@ def test_a_script_that_makes_no_search_is_named(search, tmp_path, code, words):
     assert result.stderr.count("\n") == 1
 
 
+def exported(search, *arguments):
+    folder, _ = search
+    return call("export", folder / "results", "--problem", folder / "main.py", *arguments)
+
+
+def test_export_writes_an_arm_and_says_what(search, tmp_path):
+    _, arm = search
+    result = exported(search, "--arm", arm, "--format", "tflite", "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    path = tmp_path / "out" / f"{arm}.tflite"
+    assert result.output.split() == [str(path.stat().st_size), "bytes", str(path)]
+    assert path.read_bytes()[4:8] == b"TFL3"
+
+
+def test_export_writes_the_front_in_several_formats(search, tmp_path, monkeypatch):
+    pytest.importorskip("onnx")
+    folder, arm = search
+    monkeypatch.chdir(folder)
+    options = ["--front", "--format", "tflite", "--format", "onnx", "--format", "onnx-qdq", "-o", tmp_path]
+    result = call("export", "results", *options)
+    assert result.exit_code == 0, result.output
+    names = {p.name for p in tmp_path.iterdir()}
+    assert {f"{arm}.tflite", f"{arm}.onnx", f"{arm}.qdq.onnx"} <= names
+    assert len(result.output.splitlines()) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--arm", "99_0"], "there is no arm '99_0'"),
+        (["--arm", "10_0"], "(did you mean '1_0'?)"),
+        ([], "expected --arm (an arm on the front) or --front"),
+        (["--arm", "0_0", "--front"], "one of the two"),
+        (["--front", "--problem", "nowhere.py"], "nowhere.py: no such file"),
+    ],
+)
+def test_what_is_wrong_with_an_export_is_one_line_and_exit_code_2(search, tmp_path, options, words):
+    result = exported(search, *options, "-o", tmp_path / "out")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_arm_without_weights_cannot_be_exported(search, tmp_path):
+    folder, _ = search
+    name = next((n for n in ("0_0", "1_0") if not list((folder / "results/models").glob(f"{n}.*"))), None)
+    if name is None:
+        pytest.skip("both arms are on the front")
+    result = exported(search, "--arm", name, "-o", tmp_path)
+    assert result.exit_code == 2
+    assert f"arm '{name}' has no weights; only arms on the front keep theirs" in result.stderr
+
+
 def test_report_writes_a_page_and_plots(search, tmp_path):
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")

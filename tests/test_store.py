@@ -81,6 +81,22 @@ def test_retain_deletes_the_models_of_all_other_arms_and_nothing_else(store):
     ]
 
 
+def test_a_parent_that_left_the_front_keeps_its_weights_but_no_file_for_a_chip(store):
+    for arm in ("0_0", "1_0", "2_0"):
+        store.put_weights(arm, b"w")
+        store.put_tflite(arm, b"t")
+    store.retain({"1_0"}, {"2_0"})
+    assert names(store.models_path) == ["1_0.safetensors", "1_0.tflite", "2_0.safetensors"]
+
+
+def test_files_for_the_chip_lie_beside_the_weights(store):
+    store.put_tflite("1_0", b"tflite")
+    assert (store.models_path / "1_0.tflite").read_bytes() == b"tflite"
+    assert (store.tflite("1_0"), store.tflite("2_0")) == (b"tflite", None)
+    with pytest.raises(StoreError, match="name of an arm"):
+        store.put_tflite("../1_0", b"")
+
+
 def test_the_layer_table_lies_beside_the_weights(store):
     store.put_layers("1_0", b"[]")
     assert (store.models_path / "1_0.layers.json").read_bytes() == b"[]"

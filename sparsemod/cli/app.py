@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from sparsemod.cli.analyze import analyze
+from sparsemod.cli.export import export
 from sparsemod.cli.guard import one_line_errors
 from sparsemod.cli.report import report
 from sparsemod.cli.sensitivity import sensitivity
@@ -19,6 +20,7 @@ COMMANDS = (
     analyze,
     sensitivity,
     test,
+    export,
 )
 """In the order in which `--help` lists them; a function's name is its command's."""
 

@@ -34,6 +34,7 @@ from sparsemod.errors import ConfigError
 __all__ = ["RunConfig", "StageConfig", "TargetConfig", "TestConfig", "board", "trains"]
 
 _SCHEMES = ("post", "dynamic", "both", "qat", "none")
+_EXPORTED = ("post", "qat")
 _STRATEGIES = ("sobol", "bayes", "morph")
 
 
@@ -128,6 +129,7 @@ class RunConfig(Checked):
         seed: The same seed gives the same run.
         arc: The Arc kernel in the second stage.
         resume: Go on with the results that are there.
+        export: Write the `.tflite` file of each arm on the front.
     """
 
     r1: Count
@@ -157,6 +159,7 @@ class RunConfig(Checked):
     seed: Seed = 0
     arc: Truth = False
     resume: Truth = True
+    export: Truth = False
 
     @property
     def stages(self) -> tuple[StageConfig, ...]:
@@ -177,6 +180,11 @@ class RunConfig(Checked):
                 return (
                     f"epochs{n}: expected an integer of 1 or more for the r{n} = {stage.rounds} rounds, got 0"
                 )
+        if self.export and self.quant_scheme not in _EXPORTED:
+            return (
+                "export: export = true needs a network that is int8 throughout, quant_scheme = post or qat, "
+                f"got {self.quant_scheme}"
+            )
         if wrong := _executor_contradiction(self.executor, self.workers):
             return wrong
         if self.target is not None and self.target_spec is not None:

@@ -28,18 +28,16 @@ from sparsemod.errors import CandidateError, user_code
 from sparsemod.evaluate.build import build, dump_weights, load_weights, moved, opened, rebuild
 from sparsemod.evaluate.recipes import arm_recipe, recipe_of_arm
 from sparsemod.evaluate.reproducible import memory_guard, reproducible
+from sparsemod.evaluate.shipping import N_CALIBRATION, integers, lowered, tflite_file
 from sparsemod.evaluate.task import Job, Task
 from sparsemod.measure.graph import OperatorGraph
 from sparsemod.measure.layer_table import dump_layers, layer_costs
-from sparsemod.measure.operators import lower
 from sparsemod.measure.resources import measure
 from sparsemod.train.data import Data, Inputs
 from sparsemod.train.inherit import inherit
 from sparsemod.train.trainer import FitResult, Hook, TorchTrainer, accuracy, confusion, settings
 
 __all__ = ["Job", "Task", "evaluate", "predict", "quantized", "test_confusion", "test_error"]
-
-N_CALIBRATION = 256
 
 
 def evaluate(task: Task, job: Job) -> Evaluation:
@@ -96,7 +94,7 @@ def predict(
             prune_channels(net, _tensor(moved(train.example(), "cpu")), fraction)
         elif fraction:
             apply_masks(net, magnitude_masks(prunable_parameters(net), fraction))
-        return measure(_lowered(task, net, train), task.target, task.runtime)
+        return measure(lowered(task, net, train), task.target, task.runtime)
 
 
 def test_error(task: Task, candidate: Candidate, weights: bytes, seed: int) -> float:
@@ -164,17 +162,21 @@ def _evaluate(task: Task, job: Job, start: float) -> Evaluation:
     with reproducible(task.device, job.seed), user_code("Net.forward"):
         float_error = 1.0 - accuracy(net, validation)
     net.cpu()
-    graph = _lowered(task, net, train)
+    graph = lowered(task, net, train)
+    resources = measure(graph, task.target, task.runtime)
+    tflite, unexported = _exported(task, graph, train, job.seed)
     return Evaluation(
         status=Status.COMPLETED,
         error=error,
         float_error=float_error,
-        resources=measure(graph, task.target, task.runtime),
+        resources=resources if tflite is None else replace(resources, file_bytes=len(tflite)),
         n_epochs=fit.n_epochs,
         best_epoch=fit.best_epoch,
         sparsity=1.0 - _n_nonzero(net) / n_prunable if n_prunable else 0.0,
         weights=dump_weights(net),
         layers=dump_layers(layer_costs(graph, task.target, task.runtime)),
+        tflite=tflite,
+        unexported=unexported,
         seconds=time.perf_counter() - start,
     )
 
@@ -249,8 +251,14 @@ def _shipped_error(task: Task, net: nn.Module, train: Data, data: Data, seed: in
         return 1.0 - accuracy(shipped, data)
 
 
-def _lowered(task: Task, net: nn.Module, train: Data) -> OperatorGraph:
-    return lower(net, moved(train.example(), "cpu"), scheme=task.quant_scheme, quant_params=task.quant_params)
+def _exported(task: Task, graph: OperatorGraph, train: Data, seed: int) -> tuple[bytes | None, str]:
+    """Return the `.tflite` file if the task wants one, or why there is none; that does not fail the arm."""
+    if not task.export:
+        return None, ""
+    try:
+        return tflite_file(task, integers(task, graph, train, seed)), ""
+    except CandidateError as error:
+        return None, error.reason
 
 
 def _n_nonzero(net: nn.Module, *, zeros: bool = False) -> int:

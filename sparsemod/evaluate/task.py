@@ -39,6 +39,7 @@ class Task:
             docs/recipes.md).
         trainer: A class to train with instead of `TorchTrainer`, made as ``trainer(device=...)``.
         device: ``cpu``, ``cuda`` or ``cuda:<index>``.
+        export: An evaluation hands back the `.tflite` file, too.
     """
 
     net: Callable[..., nn.Module]
@@ -56,6 +57,7 @@ class Task:
     recipe: str | None = None
     trainer: Callable[..., Any] | None = None
     device: str = "cpu"
+    export: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -113,6 +113,7 @@ def _arm(arm: Arm, on_front: bool) -> dict[str, Any]:
             "reason": evaluation.reason,
             "floatError": _number(evaluation.float_error),
             "testError": _number(evaluation.test_error),
+            "integerError": _number(evaluation.integer_error),
             "bestEpoch": evaluation.best_epoch,
             "sparsity": _number(evaluation.sparsity),
             "seconds": _number(evaluation.seconds),

@@ -145,15 +145,26 @@ class Experiment:
             reason=_clean(evaluation.reason),
             float_error=_none_if_nan(evaluation.float_error),
             test_error=_none_if_nan(evaluation.test_error),
+            integer_error=_none_if_nan(evaluation.integer_error),
             details="",
             weights=None,
             layers=None,
+            tflite=None,
+            unexported="",
         )
         arm = replace(record.arm, evaluation=kept)
         return self._replace(index, replace(record, arm=arm, completed=now()))
 
-    def set_test_error(self, name: str, test_error: float) -> Arm:
-        """Record the test error of an arm that has been evaluated.
+    def set_test_error(
+        self, name: str, test_error: float, integer_error: float | None = None, file_bytes: int | None = None
+    ) -> Arm:
+        """Record what is measured of an arm on the front after it has been evaluated.
+
+        Args:
+            name: The arm.
+            test_error: 1 - test accuracy; by the integer simulation if `integer_error` is given.
+            integer_error: 1 - validation accuracy by the integer simulation.
+            file_bytes: Size of its `.tflite` file.
 
         Raises:
             KeyError: There is no such arm.
@@ -163,7 +174,15 @@ class Experiment:
         record = self._records[index]
         if record.arm.evaluation is None:
             raise ValueError(f"arm {name} has not been evaluated")
-        kept = replace(record.arm.evaluation, test_error=_none_if_nan(test_error))
+        resources = record.arm.evaluation.resources
+        if resources is not None and file_bytes is not None:
+            resources = replace(resources, file_bytes=file_bytes)
+        kept = replace(
+            record.arm.evaluation,
+            test_error=_none_if_nan(test_error),
+            integer_error=_none_if_nan(integer_error),
+            resources=resources,
+        )
         return self._replace(index, replace(record, arm=replace(record.arm, evaluation=kept)))
 
     def front(self, constraints: Constraints | None = None) -> list[Arm]:
@@ -204,7 +223,7 @@ class Experiment:
         return document(self._head, (t for t, _ in self._texts), (d for _, d in self._texts))
 
     def rows(self, constraints: Constraints | None = None) -> list[Row]:
-        """Return the lines of the table: the four metrics of each completed arm; failed arms have none.
+        """Return the lines of the table: the metrics of each completed arm; failed arms have none.
 
         Args:
             constraints: Limits that an arm must keep to be on the front.
@@ -244,6 +263,7 @@ class Experiment:
                     se=row.sem,
                 )
                 for row in self.rows()
+                if row.metric_name in OBJECTIVES
             ]
         )
 

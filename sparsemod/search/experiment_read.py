@@ -190,6 +190,7 @@ def _evaluation(trial: TrialModel, status: Status, where: str) -> Evaluation | N
         error=error,
         float_error=outcome.float_error,
         test_error=outcome.test_error,
+        integer_error=outcome.integer_error,
         resources=outcome.resources,
         n_epochs=outcome.n_epochs,
         best_epoch=outcome.best_epoch,

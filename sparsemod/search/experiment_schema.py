@@ -176,6 +176,7 @@ class OutcomeModel(_Model):
     error: float | None
     float_error: float | None
     test_error: float | None
+    integer_error: float | None = None
     n_epochs: Count
     best_epoch: Count
     sparsity: float

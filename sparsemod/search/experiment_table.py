@@ -17,7 +17,8 @@ class Row(NamedTuple):
 
     Attributes:
         arm_name: The arm, ``12_0``.
-        metric_name: One of `error`, `model_size`, `working_memory`, `latency`.
+        metric_name: One of `error`, `model_size`, `working_memory`, `latency`, or `integer_error` or
+            `test_error`, which arms on the front have when the search is over.
         mean: The standardised value of about [0, 1].
         sem: 0: a training with the same seed gives the same value.
         trial_index: The number of the arm.
@@ -42,7 +43,9 @@ COLUMNS = Row._fields
 
 
 def table_rows(arms: Iterable[Arm], front: Collection[str]) -> list[Row]:
-    """Return the four lines of each completed arm, in the order of the arms; other arms have none.
+    """Return the lines of each completed arm, in the order of the arms; other arms have none.
+
+    Each has the four objectives; those on the front also the errors that are measured at the end.
 
     Args:
         arms: The arms.
@@ -59,6 +62,10 @@ def table_rows(arms: Iterable[Arm], front: Collection[str]) -> list[Row]:
             mean = float(standardised(metric, value))
             shown = int(value) if unit == "bytes" else float(value)
             rows.append(Row(name, metric, mean, 0.0, index, shown, unit, stage, pareto))
+        for metric in ("integer_error", "test_error") if pareto else ():
+            error = getattr(evaluation, metric)
+            if error is not None:
+                rows.append(Row(name, metric, error, 0.0, index, error, UNITS["error"], stage, pareto))
     return rows
 
 

@@ -176,6 +176,7 @@ def _outcome(evaluation: Evaluation) -> dict[str, Any]:
         "error": _or_null(evaluation.error),
         "float_error": _or_null(evaluation.float_error),
         "test_error": _or_null(evaluation.test_error),
+        "integer_error": _or_null(evaluation.integer_error),
         "n_epochs": evaluation.n_epochs,
         "best_epoch": evaluation.best_epoch,
         "sparsity": evaluation.sparsity,

@@ -51,6 +51,7 @@ def front_table(front: Sequence[Arm]) -> Table:
     columns = (
         "arm",
         "error",
+        "on chip",
         "test error",
         "flash",
         "RAM",
@@ -72,6 +73,7 @@ def front_table(front: Sequence[Arm]) -> Table:
         table.add_row(
             arm.name,
             f"{evaluation.error:.4f}",
+            "-" if evaluation.integer_error is None else f"{evaluation.integer_error:.4f}",
             "-" if evaluation.test_error is None else f"{evaluation.test_error:.4f}",
             format_bytes(resources.model_size_bytes),
             format_bytes(resources.working_memory_bytes),

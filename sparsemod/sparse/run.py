@@ -23,8 +23,9 @@ from rich.table import Table
 from sparsemod.candidate import Arm, Evaluation, Status
 from sparsemod.config import StageConfig
 from sparsemod.errors import CandidateError, ExhaustedError, StoreError
-from sparsemod.evaluate.evaluation import Job, test_error
+from sparsemod.evaluate.evaluation import Job
 from sparsemod.evaluate.executors import Executor, InlineExecutor, ProcessExecutor, RayExecutor
+from sparsemod.evaluate.scoring import score
 from sparsemod.search.bayes import BayesStrategy
 from sparsemod.search.experiment import Experiment
 from sparsemod.search.morph import MorphStrategy
@@ -32,6 +33,7 @@ from sparsemod.search.sobol import SobolStrategy
 from sparsemod.search.strategy import Problem, Strategy
 from sparsemod.search.surrogate import Kernel
 from sparsemod.sparse.before import ResourceCache, arm_seed, check_data, stored_weights
+from sparsemod.sparse.exporting import check_space_exportable, export_missing
 from sparsemod.sparse.progress import Reporter, by_error, front_table
 from sparsemod.sparse.record import check_same_run, run_record
 from sparsemod.sparse.setup import Setup
@@ -77,7 +79,7 @@ class _Session:
         """Write the state, then drop weights that neither the front nor a pending child needs."""
         self.store.save(self.experiment.to_json(), self.experiment.to_csv(self.setup.config.constraints))
         parents = {a.candidate.parent for a in self.experiment.pending if a.candidate.parent}
-        self.store.retain({a.name for a in front} | parents)
+        self.store.retain({a.name for a in front}, parents)
 
 
 def run(setup: Setup, reporter: Reporter) -> RunResult:
@@ -93,6 +95,8 @@ def run(setup: Setup, reporter: Reporter) -> RunResult:
     config = setup.config
     try:
         check_data(setup)
+        if config.export:
+            check_space_exportable(setup)
     except KeyboardInterrupt:
         reporter.note("stopped while the data were read; nothing has been changed")
         raise SystemExit(130) from None
@@ -104,6 +108,8 @@ def run(setup: Setup, reporter: Reporter) -> RunResult:
         try:
             with _executor(setup) as executor:
                 session = _Session(setup, store, experiment, executor, reporter, ResourceCache(setup))
+                if config.export:
+                    export_missing(setup.task, store, session.front(), reporter.note)
                 session.save(session.front())  # the table may be behind the experiment after a kill
                 for stage in config.stages:
                     with _recorded(session, stage.strategy):
@@ -256,6 +262,10 @@ def _record(session: _Session, name: str, evaluation: Evaluation) -> None:
         session.store.put_weights(name, evaluation.weights)
         if evaluation.layers is not None:
             session.store.put_layers(name, evaluation.layers)
+        if evaluation.tflite is not None:
+            session.store.put_tflite(name, evaluation.tflite)
+        elif evaluation.unexported:
+            session.reporter.note(f"arm {name}: there is no .tflite of it: {evaluation.unexported}")
     session.save(front)
     done = experiment.history
     limits = session.setup.config.constraints
@@ -268,7 +278,8 @@ def _record(session: _Session, name: str, evaluation: Evaluation) -> None:
 
 
 def _score_front(session: _Session) -> None:
-    """Evaluate the test set for the arms on the front; the search never sees these figures."""
+    """Measure the arms on the front as they ship, and on the test set; the search never sees the figures."""
+    reasons: dict[str, list[str]] = {}
     for arm in session.front():
         if arm.evaluation is None or arm.evaluation.test_error is not None:
             continue
@@ -277,11 +288,17 @@ def _score_front(session: _Session) -> None:
             session.reporter.note(f"arm {arm.name}: its weights are {wrong}, so its test error is unknown")
             continue
         try:
-            error = test_error(session.setup.task, arm.candidate, weights, arm.seed)
+            found = score(session.setup.task, arm.candidate, weights, arm.seed)
         except (CandidateError, StoreError) as failure:
             session.reporter.note(f"arm {arm.name}: its test error is unknown: {failure}")
             continue
-        session.experiment.set_test_error(arm.name, error)
+        session.experiment.set_test_error(arm.name, found.test_error, found.integer_error, found.file_bytes)
+        if found.reason:
+            reasons.setdefault(found.reason, []).append(arm.name)
+    for reason, names in reasons.items():
+        session.reporter.note(
+            f"test error of {', '.join(names)} by fake quantization, not by integer simulation: {reason}"
+        )
 
 
 @contextmanager

@@ -102,6 +102,7 @@ def prepare(config: RunConfig, objects: Mapping[str, Any], where: str) -> Setup:
         recipe=checked_recipe(config, space, len(train), where),
         trainer=_trainer(objects.get("trainer"), where),
         device="cuda" if torch.cuda.is_available() else "cpu",
+        export=config.export,
     )
     constraints = _constraints(limits(target, config.runtime), config.constraints)
     sizes = (len(train), len(validation), len(test))

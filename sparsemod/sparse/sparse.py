@@ -19,6 +19,7 @@ from sparsemod.sparse.run import RunResult, run
 from sparsemod.sparse.setup import Setup, prepare, split_arguments
 
 if TYPE_CHECKING:
+    from sparsemod.sparse.exporting import Format, Written
     from sparsemod.sparse.sensitivity import Analysis, Kind
     from sparsemod.sparse.tested import CrossTestResult, FrontRanking
     from sparsemod.sparse.testing import CrossTest
@@ -69,6 +70,7 @@ class SparseArguments(SparseObjects, total=False):
     seed: int
     arc: bool
     resume: bool
+    export: bool
 
 
 class Sparse:
@@ -95,8 +97,8 @@ class Sparse:
 
             Everything else is a key of the configuration file and means the same: ``r1 r2 r3 epochs1 epochs2
             epochs3 name root objectives batch_size morphisms pruning debug flops quant_scheme splitter recipe
-            runtime target constraints workers executor asynchronous seed arc resume``. The ``recipe`` may be
-            a path, the text, or a `ScheduledModifierManager`.
+            runtime target constraints workers executor asynchronous seed arc resume export``. The
+            ``recipe`` may be a path, the text, or a `ScheduledModifierManager`.
 
     Raises:
         ConfigError: An argument is unknown, missing, ill-typed or contradictory.
@@ -279,6 +281,37 @@ class Sparse:
             return self._setup
         return replace(self._setup, config=self.config.model_copy(update={"root": Path(root)}))
 
+    def export(
+        self,
+        arm: str | Sequence[str],
+        folder: str | Path,
+        formats: Format | Sequence[Format] = "tflite",
+        root: str | Path | None = None,
+    ) -> tuple[Written, ...]:
+        """Write the trained networks of arms on the front as files for their chips, see docs/export.md.
+
+        Args:
+            arm: Its name, for example ``"12_0"``; several names; or ``"front"`` for the whole front.
+            folder: Where to write; it is made if it is not there.
+            formats: One or some of ``tflite`` (int8, for TensorFlow Lite Micro), ``onnx`` (float32),
+                ``onnx-qdq`` (int8, the same grids as the `.tflite`) and ``c`` (C99 without a runtime, in a
+                folder of the arm's own).
+            root: The results folder, if it is not where the search writes.
+
+        Returns:
+            Each file that was written, with its bytes.
+
+        Raises:
+            StoreError: There is no such arm, it is not on the front and so has no weights, or a file cannot
+                be written.
+            ConfigError: There is no such format, or a package that it needs is not installed.
+            UnsupportedOperatorError: The network has an operator that cannot be exported; it is named.
+        """
+        from sparsemod.sparse.exporting import export_arms
+
+        config = self.config if root is None else self.config.model_copy(update={"root": Path(root)})
+        return export_arms(replace(self._setup, config=config), arm, folder, formats)
+
     def _next_steps(self, result: RunResult) -> list[str]:
         failed = sum(a.status == "failed" for a in result.arms)
         return [
@@ -287,5 +320,7 @@ class Sparse:
             f"arms      {result.json}  (SparseExperiment(...).create_load_experiment())",
             f"weights   {result.models}  (of the front; sparse.load_net(arm) rebuilds the network)",
             f"report    sparsemod report {shlex.quote(str(result.csv.parent))}  (one page to look at)",
+            f"export    sparsemod export {shlex.quote(str(result.csv.parent))} --front -o exported"
+            "  (files for the chip)",
             "next      raise r2 or r3 and run again to go on from here",
         ]

@@ -147,6 +147,23 @@ def test_both_sizes_are_reported_and_the_runtime_chooses():
     assert c.n_macs == 40
 
 
+def test_the_parts_of_the_size_and_the_memory_beside_the_activations():
+    graph = lower(nn.Linear(10, 4), torch.zeros(1, 10))
+    c, tflite = (measure(graph, GENERIC, runtime) for runtime in ("c", "tflite-micro"))
+    for resources in (c, tflite):
+        parts = [getattr(resources, f"tflite_{part}_bytes") for part in ("weight", "bias", "scale")]
+        assert parts == [40, 16, 16]
+        assert resources.file_bytes is None
+    assert (c.tail_bytes, tflite.tail_bytes) == (None, 4 * 73 - 62 + 265)  # two tensors, two constants
+    assert tflite.scratch_bytes == 0
+
+
+def test_scratch_memory_is_that_of_the_operator_with_the_most():
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 5))
+    resources = measure(lower(net, torch.zeros(1, 3, 12, 12)), find_target("STM32F446"), "tflite-micro")
+    assert resources.scratch_bytes == 4 * 5 * 5 * 4  # two columns of int16 of the second convolution
+
+
 def test_the_two_models_of_the_sparse_paper():
     net = nn.Sequential(nn.Linear(100, 20, bias=False), nn.Linear(20, 30, bias=False))
     with torch.no_grad():

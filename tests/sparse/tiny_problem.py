@@ -115,3 +115,26 @@ def arguments(root, **changes):
         "morpher_ops": operations,
         **changes,
     }
+
+
+class DividingNet(Net):
+    """Divides one tensor by another, which can be measured but not exported."""
+
+    def __init__(self, parametrization, classes=3, input_shape=(1, 6, 6)):
+        super().__init__(parametrization, classes, input_shape)
+        self.scaled = Softsign()
+
+    def forward(self, x):
+        return self.scaled(super().forward(x))
+
+
+class Softsign(nn.Module):
+    def forward(self, x):
+        return x / (1.0 + x * x)
+
+
+class SometimesDividingNet(DividingNet):
+    """Does so with an even number of filters only."""
+
+    def forward(self, x):
+        return super().forward(x) if self.conv.out_channels % 2 == 0 else Net.forward(self, x)

@@ -27,6 +27,7 @@
     const rows = [
       ["Error", formatPercent(arm.values.error)],
       ["Float error", formatPercent(arm.floatError)],
+      ["Error on the chip", formatPercent(arm.integerError)],
       ["Test error", formatPercent(arm.testError)],
       ["Flash", formatBytes(arm.values.model_size)],
       ["RAM", formatBytes(arm.values.working_memory)],
