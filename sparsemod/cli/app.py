@@ -11,6 +11,7 @@ from sparsemod.cli.report import report
 from sparsemod.cli.sensitivity import sensitivity
 from sparsemod.cli.targets import targets
 from sparsemod.cli.test import test
+from sparsemod.cli.verify import verify
 
 __all__ = ["app"]
 
@@ -21,6 +22,7 @@ COMMANDS = (
     sensitivity,
     test,
     export,
+    verify,
 )
 """In the order in which `--help` lists them; a function's name is its command's."""
 

@@ -28,7 +28,15 @@ from sparsemod.sparse.experiment import stored_arm
 from sparsemod.sparse.setup import Setup
 from sparsemod.store import Store
 
-__all__ = ["FORMATS", "Format", "Written", "check_space_exportable", "export_arms", "export_missing"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "Written",
+    "check_space_exportable",
+    "export_arms",
+    "export_missing",
+    "front_names",
+]
 
 Format = Literal["tflite", "onnx", "onnx-qdq", "c"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -100,7 +108,7 @@ def export_arms(
     wanted = _formats(formats)
     names = [arms] if isinstance(arms, str) else list(dict.fromkeys(arms))
     if names == ["front"]:
-        names = _front(setup)
+        names = front_names(setup)
     if not names:
         raise StoreError(f"{setup.config.root}: there is no arm to export")
     stored = [stored_arm(setup, name) for name in names]
@@ -126,7 +134,12 @@ def _formats(formats: str | Sequence[str]) -> tuple[Format, ...]:
     return tuple(kind for kind in FORMATS if kind in given)
 
 
-def _front(setup: Setup) -> list[str]:
+def front_names(setup: Setup) -> list[str]:
+    """Return the names of the arms on the front.
+
+    Raises:
+        StoreError: There are no results.
+    """
     store = Store(setup.config.root, setup.config.name)
     stored = store.read()
     if stored is None:

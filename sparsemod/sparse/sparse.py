@@ -19,6 +19,7 @@ from sparsemod.sparse.run import RunResult, run
 from sparsemod.sparse.setup import Setup, prepare, split_arguments
 
 if TYPE_CHECKING:
+    from sparsemod.export.verification import Verification
     from sparsemod.sparse.exporting import Format, Written
     from sparsemod.sparse.sensitivity import Analysis, Kind
     from sparsemod.sparse.tested import CrossTestResult, FrontRanking
@@ -311,6 +312,35 @@ class Sparse:
 
         config = self.config if root is None else self.config.model_copy(update={"root": Path(root)})
         return export_arms(replace(self._setup, config=config), arm, folder, formats)
+
+    def verify(
+        self,
+        arm: str | Sequence[str],
+        n_samples: int | None = None,
+        core: str | None = None,
+        root: str | Path | None = None,
+    ) -> dict[str, Verification]:
+        """Compare what was promised of arms on the front with the real runtimes, see docs/verify.md.
+
+        Args:
+            arm: Its name, for example ``"12_0"``; several names; or ``"front"`` for the whole front.
+            n_samples: How many validation samples are run; all of them by default.
+            core: The core that is emulated, ``cortex-m0+``, ``cortex-m3``, ``cortex-m4``, ``cortex-m7`` or
+                ``cortex-m33``; that of the search's target by default, or the M4 where it is none of these.
+            root: The results folder, if it is not where the search writes.
+
+        Returns:
+            For each arm what was found, and what was skipped for want of a tool.
+
+        Raises:
+            StoreError: There is no such arm, or it is not on the front and so has no weights.
+            ConfigError: There is no such core.
+            UnsupportedOperatorError: The network has an operator that cannot be exported; it is named.
+        """
+        from sparsemod.sparse.verifying import verify_arms
+
+        config = self.config if root is None else self.config.model_copy(update={"root": Path(root)})
+        return verify_arms(replace(self._setup, config=config), arm, n_samples, core)
 
     def _next_steps(self, result: RunResult) -> list[str]:
         failed = sum(a.status == "failed" for a in result.arms)
