@@ -20,6 +20,7 @@ from sparsemod.evaluate.reproducible import memory_guard, reproducible
 from sparsemod.evaluate.scoring import stored_integers
 from sparsemod.evaluate.shipping import lowered, tflite_file
 from sparsemod.evaluate.task import Task
+from sparsemod.export.onnx_nodes import package
 from sparsemod.export.tflite import Description
 from sparsemod.measure.graph import OperatorGraph
 from sparsemod.search.experiment import Experiment
@@ -106,6 +107,8 @@ def export_arms(
 ) -> tuple[Written, ...]:
     """Write arms on the front into a folder; see `Sparse.export`."""
     wanted = _formats(formats)
+    if {"onnx", "onnx-qdq"} & set(wanted):
+        package()  # said before anything is written
     names = [arms] if isinstance(arms, str) else list(dict.fromkeys(arms))
     if names == ["front"]:
         names = front_names(setup)

@@ -122,7 +122,7 @@ def test_the_reported_accuracy_is_the_interpreters(space):
     from sparsemod.export.verify import run_interpreter
     from sparsemod.measure.batches import to_memory
 
-    net, samples = random_net(space, 7, 256)
+    net, samples = random_net(space, 7, 96)
     with torch.no_grad():
         labels = net(samples).argmax(1)
     data = torch.utils.data.TensorDataset(samples, labels)

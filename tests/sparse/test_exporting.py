@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 import time
 
 import pandas as pd
@@ -172,6 +173,14 @@ def test_several_formats_are_written_in_a_folder_that_is_made(finished, tmp_path
     assert sorted(p.name for p in (tmp_path / "new" / "folder").iterdir()) == sorted(
         file.path.name for file in written
     )
+
+
+def test_without_onnx_nothing_is_written(finished, tmp_path, monkeypatch):
+    sparse, result = finished
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ConfigError, match=r"pip install 'sparsemod\[onnx\]'"):
+        sparse.export(result.front[0].name, tmp_path, ["tflite", "onnx"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_c_bundle_lies_in_a_folder_of_its_own(finished, tmp_path):
