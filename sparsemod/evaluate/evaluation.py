@@ -17,11 +17,12 @@ from dataclasses import replace
 from torch import Tensor, nn
 
 from sparsemod.candidate import Candidate, Evaluation, Parametrization, Resources, Status
-from sparsemod.compress.masks import apply_masks, magnitude_masks, prunable_parameters
+from sparsemod.compress.masks import apply_masks, prunable_parameters
 from sparsemod.compress.pruning import PruningHook
 from sparsemod.compress.qat import QATHook
 from sparsemod.compress.quantization import QuantizedNet, quantize
 from sparsemod.compress.recipe_hook import RecipeHook
+from sparsemod.compress.spread import spread_masks
 from sparsemod.compress.structured import StructuredPruningHook, prune_channels
 from sparsemod.compress.training_manager import ScheduledModifierManager
 from sparsemod.errors import CandidateError, user_code
@@ -65,11 +66,11 @@ def predict(
 ) -> Resources:
     """Return what the network of a parametrization will cost, before it is trained.
 
-    The network is built and pruned by the magnitudes of its first weights, by the recipe where it prunes.
-    Unpruned and structured ones cost
-    exactly this. Otherwise the number of weights that stay is exact, but training decides in which tensors
-    they stay. That matters to the flash under runtime ``c`` where a tensor stays so dense (more than 7/8)
-    that it needs no bitmap, and to everything where a channel comes out wholly zero and is removed.
+    Unpruned networks and ones with structured pruning cost exactly this. Otherwise the number of weights
+    that stay is exact, but training decides in which tensors they stay, and whether a channel comes out
+    wholly zero and is removed. The prediction keeps the same share of every tensor and all channels, as
+    `spread_masks` explains: no network needs more flash or RAM than that; small, much pruned ones need less.
+    A recipe that prunes does it by its own rule.
 
     Args:
         task: The task.
@@ -93,7 +94,7 @@ def predict(
         if fraction and task.pruning == "structured":
             prune_channels(net, _tensor(moved(train.example(), "cpu")), fraction)
         elif fraction:
-            apply_masks(net, magnitude_masks(prunable_parameters(net), fraction))
+            apply_masks(net, spread_masks(prunable_parameters(net), fraction))
         return measure(lowered(task, net, train), task.target, task.runtime)
 
 

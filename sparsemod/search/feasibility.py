@@ -16,8 +16,11 @@ __all__ = ["Key", "Measured", "Meter", "infeasible", "toward_limits"]
 
 Key = tuple[ParamValue, ...]
 
-_ROUNDS = 40
+_ROUNDS = 120
+_PATIENCE = 30  # rounds without progress, after which there is none to hope for
+_SINGLY = 5  # rounds without progress, after which one parameter is changed at a time
 _CHILDREN = 8
+_TRIES = 48  # mutations a round, of which those are measured that are new
 _SURVIVORS = 3
 
 
@@ -79,33 +82,51 @@ def toward_limits(
 ) -> Measured | None:
     """Mutate configurations above the limits, keeping those that come nearest, until one is within.
 
+    It gives up early when the nearest one has not come nearer for a while.
+
     Args:
         starts: Where to begin; those least above the limits survive.
         meter: Measures the mutants.
         rng: Draws them.
         taken: Identities that must not be returned.
-        rounds: How often the survivors are mutated.
+        rounds: How often the survivors are mutated at most.
 
     Returns:
         A feasible configuration that is not taken, or None.
     """
-    space = meter.problem.space
     beam = sorted((s for s in starts if math.isfinite(s.excess)), key=lambda s: s.excess)[:_SURVIVORS]
-    for _ in range(rounds if beam else 0):
-        children: dict[Key, Measured] = {}
-        for i in range(_CHILDREN):
-            try:
-                child = meter(space.mutate(beam[i % len(beam)].params, rng, n=int(rng.integers(1, 5))))
-            except SpaceError:
-                continue
+    seen, nearest, progress = {m.key for m in beam}, math.inf, 0
+    for turn in range(rounds if beam else 0):
+        if beam[0].excess < nearest:
+            nearest, progress = beam[0].excess, turn
+        elif turn - progress >= _PATIENCE:
+            break
+        children = _children(beam, meter, rng, seen, at_most=1 if turn - progress > _SINGLY else 4)
+        seen.update(child.key for child in children)
+        for child in children:
             if child.feasible and child.key not in taken:
                 return child
-            children[child.key] = child
-        pool = {m.key: m for m in beam} | children
-        beam = sorted((m for m in pool.values() if math.isfinite(m.excess)), key=lambda m: m.excess)[
-            :_SURVIVORS
-        ]
+        pool = {m.key: m for m in (*beam, *children) if math.isfinite(m.excess)}
+        beam = sorted(pool.values(), key=lambda m: m.excess)[:_SURVIVORS]
     return None
+
+
+def _children(
+    beam: Sequence[Measured], meter: Meter, rng: np.random.Generator, seen: Set[Key], at_most: int
+) -> list[Measured]:
+    """Measure mutations of 1 to `at_most` parameters that have not been seen, few more often than many."""
+    space = meter.problem.space
+    children: dict[Key, Measured] = {}
+    for i in range(_TRIES):
+        try:
+            params = space.mutate(beam[i % len(beam)].params, rng, n=min(int(rng.geometric(0.5)), at_most))
+        except SpaceError:
+            continue
+        if (key := space.key(params)) not in seen:
+            children[key] = meter(params)
+        if len(children) == _CHILDREN:
+            break
+    return list(children.values())
 
 
 def infeasible(meter: Meter) -> InfeasibleError:

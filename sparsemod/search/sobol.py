@@ -64,6 +64,8 @@ def draw_candidates(n: int, history: Sequence[Arm], problem: Problem, stage: int
         if found is None:
             found = _left_over(meter, rng, taken) or toward_limits(above, meter, rng, taken)
         if found is None:
+            found = toward_limits(_within(history, meter), meter, rng, taken)
+        if found is None:
             break
         taken.add(found.key)
         candidates.append(Candidate(found.params, stage, "sobol", draw=position - 1))
@@ -82,6 +84,15 @@ def exhausted(history: Sequence[Arm], problem: Problem, meter: Meter) -> Excepti
     return ExhaustedError(
         f"every configuration of the search space{within} has been evaluated ({len(history)} arms)"
     )
+
+
+def _within(history: Sequence[Arm], meter: Meter) -> list[Measured]:
+    """Return earlier arms within the limits, whose neighbours may be within them, too."""
+    limits = meter.problem.constraints
+    known = [(a, a.evaluation.resources) for a in history if a.evaluation and a.evaluation.resources]
+    space = meter.problem.space
+    within = [(dict(a.candidate.parametrization), r) for a, r in known if limits.violation(r) is None]
+    return [Measured(params, space.key(params), resources, 0.0) for params, resources in within]
 
 
 def _left_over(meter: Meter, rng: np.random.Generator, taken: set[Key]) -> Measured | None:

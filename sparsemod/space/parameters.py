@@ -72,7 +72,9 @@ class Range:
     def encoded(self, values: np.ndarray) -> np.ndarray:
         """Map values onto [0, 1], the bounds onto 0 and 1, in the parameter's scale."""
         low, high = _scaled(self.scale, self.lower), _scaled(self.scale, self.upper)
-        scaled = np.array([_scaled(self.scale, v) for v in values]) if self.scale != "linear" else values
+        scaled = np.log(values) if self.scale != "linear" else values
+        if self.scale == "logit":
+            scaled = scaled - np.log1p(-values)
         return np.clip((scaled - low) / (high - low), 0.0, 1.0)
 
     def problem(self, value: object) -> str | None:

@@ -214,8 +214,10 @@ class Space:
         active = self.active(params)
         names = [name for name in self.tunable if name in active]
         identity = self.key(params)
+        given = {name: params[name] for name in names}
         for _ in range(_MUTATION_TRIES if names else 0):
-            values = self._complete(params, rng)
+            drawn = {name: p.from_unit(rng.random()) for name, p in self.tunable.items() if name not in given}
+            values = drawn | given
             chosen = [names[i] for i in rng.permutation(len(names))[:n]]
             values |= {name: _other(self.tunable[name], values[name], rng) for name in chosen}
             child = self._satisfy(values, pinned=chosen)
@@ -235,8 +237,18 @@ class Space:
 
     def key(self, params: Parametrization) -> tuple[ParamValue, ...]:
         """Return a configuration's identity: its active tunable values, floats to 12 digits, else None."""
-        active = self.active(params)
-        return tuple(_canonical(p, params.get(n)) if n in active else None for n, p in self.tunable.items())
+        active = self.active(params) if self.children else self.tunable
+        return tuple(
+            [
+                None if name not in active else _canonical(params.get(name)) if is_float else params.get(name)
+                for name, is_float in self._identified
+            ]
+        )
+
+    @cached_property
+    def _identified(self) -> tuple[tuple[str, bool], ...]:
+        """What makes up a configuration's identity, and whether it is a float."""
+        return tuple((name, p.type is float) for name, p in self.tunable.items())
 
     def _applying(self, active: frozenset[str]) -> list[Constraint]:
         return [c for c in self.constraints if c.applies(active)]
@@ -290,7 +302,5 @@ def _other(parameter: Tunable, value: ParamValue, rng: np.random.Generator) -> P
             return other
 
 
-def _canonical(parameter: Tunable, value: Any) -> ParamValue:
-    if parameter.type is float and isinstance(value, (int, float)):
-        return float(f"{float(value):.12g}")
-    return value  # type: ignore[no-any-return]
+def _canonical(value: ParamValue) -> ParamValue:
+    return float(f"{value:.12g}") if isinstance(value, (int, float)) else value
