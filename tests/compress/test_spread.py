@@ -1,4 +1,4 @@
-"""Masks for networks that have not been trained: exact counts, no dead channels, never cheaper than trained ones."""
+"""Masks for networks that have not been trained: exact counts, no dead channels, never cheaper than real."""
 
 import pytest
 import torch
