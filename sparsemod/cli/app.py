@@ -6,13 +6,17 @@ import typer
 
 from sparsemod.cli.analyze import analyze
 from sparsemod.cli.guard import one_line_errors
+from sparsemod.cli.new import new
 from sparsemod.cli.report import report
+from sparsemod.cli.run import run
 from sparsemod.cli.sensitivity import sensitivity
 from sparsemod.cli.targets import targets
 
 __all__ = ["app"]
 
 COMMANDS = (
+    new,
+    run,
     report,
     targets,
     analyze,
