@@ -61,7 +61,7 @@ def _arrays(name):
         try:
             arrays = read(name, Path(path))
         except (OSError, ValueError, KeyError, EOFError) as error:
-            raise DataError(f"IMAGE_DATA: {path} cannot be read as {name}: {' '.join(str(error).split())}") from None
+            raise DataError(f"IMAGE_DATA: {path} cannot be read as {name}: {_line(error)}") from None
         return _checked(name, path, arrays)
     try:
         import torchvision
@@ -76,8 +76,12 @@ def _arrays(name):
     try:
         sets = [kind("downloads", train=train, download=True) for train in (True, False)]
     except (OSError, RuntimeError) as error:
-        raise DataError(f"torchvision has no {name}: {' '.join(str(error).split())}; set IMAGE_DATA") from None
+        raise DataError(f"torchvision has no {name}: {_line(error)}; set IMAGE_DATA") from None
     return _checked(name, "torchvision", [np.asarray(a) for s in sets for a in (s.data, s.targets)])
+
+
+def _line(error):
+    return " ".join(str(error).split())
 
 
 def _npz(name, path):

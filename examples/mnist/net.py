@@ -1,7 +1,7 @@
 """What is searched: the family of the SpArSe paper (arXiv 1905.12107), its networks, and the morphisms.
 
-Blocks of plain, depthwise separable or downsampled convolutions, each with pooling behind it or not, on an image
-that may be made smaller first; dense layers. Parameters of a layer exist only where the layer does.
+Blocks of plain, depthwise separable or downsampled convolutions, each with pooling behind it or not, on an
+image that may be made smaller first; dense layers. Parameters of a layer exist only where the layer does.
 """
 
 import random
@@ -45,7 +45,7 @@ def layer_names(block, layer):
 
 
 def search_space():
-    """Return 32 parameters, of which 14 to 30 are active; the first five are mandatory."""
+    """Return 32 parameters, of which 14 to 32 are active; the first five are mandatory."""
     parameters = [
         real("learning_rate", 1e-3, 2e-2, log=True),
         real("learning_gamma", 0.3, 0.9),
@@ -55,7 +55,8 @@ def search_space():
         choice("input_shrink", [1, 2, 4]),
         real("dropout", 0.0, 0.4),
         choice("num_blocks", [1, 2], {2: ["block_2_layers", "block_2_pool", *layer_names(2, 1)]}),
-        choice("dense_1", [0, 1], {1: ["dense_1_units", "dense_2"]}),  # Ax wants a tree: each name below one value
+        # Ax wants a tree, each name below one value: hence a switch for each dense layer, not their number
+        choice("dense_1", [0, 1], {1: ["dense_1_units", "dense_2"]}),
         integer("dense_1_units", 8, 64, log=True),
         choice("dense_2", [0, 1], {1: ["dense_2_units"]}),
         integer("dense_2_units", 8, 64, log=True),
