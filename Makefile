@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --editable ".[dev]"
 
-.PHONY: help install demo demo-short test lint check bench clean
+.PHONY: help install demo demo-short test lint docs check bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -31,10 +31,13 @@ lint: install  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-check: lint test demo-short  ## everything that has to be green before a change lands
+docs: install  ## build the documentation into site/ (open site/index.html)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+check: lint docs test demo-short  ## everything that has to be green before a change lands
 
 bench: install  ## the measurements that the README quotes (10 minutes)
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

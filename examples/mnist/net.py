@@ -50,7 +50,7 @@ def search_space():
         real("learning_rate", 1e-3, 2e-2, log=True),
         real("learning_gamma", 0.3, 0.9),
         real("learning_step", 0.1, 0.8),  # thousands of optimizer steps
-        real("prune_threshold", 0.3, 0.95),  # share of the weights that end as zero
+        real("prune_threshold", 0.2, 0.8),  # share of the weights that end as zero
         choice("batch_size", [32, 64, 128]),
         choice("input_shrink", [1, 2, 4]),
         real("dropout", 0.0, 0.4),
