@@ -31,7 +31,7 @@ lint: install  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: install  ## build the documentation into site/ (open site/index.html)
+docs: install  ## build the documentation into site/ (with its search: mkdocs serve)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 check: lint docs test demo-short  ## everything that has to be green before a change lands
