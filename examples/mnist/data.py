@@ -49,7 +49,7 @@ def _count(n):
 
 def _dataset(x, y):
     """Images as float32 (n, channels, height, width) from 0 to 1."""
-    x = torch.from_numpy(np.ascontiguousarray(x)).float() / 255
+    x = torch.from_numpy(np.array(x)).float() / 255
     x = x.unsqueeze(1) if x.dim() == 3 else x.permute(0, 3, 1, 2).contiguous()
     return TensorDataset(x, torch.from_numpy(np.asarray(y, dtype=np.int64)))
 
