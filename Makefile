@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --editable ".[dev]"
 
-.PHONY: help install demo demo-short verify-short test lint check bench clean
+.PHONY: help install demo demo-short verify-short test lint docs check bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,10 +34,13 @@ lint: install  ## ruff and mypy
 verify-short: demo-short  ## compare the short search's networks with the real runtimes
 	cd examples/digits && $(abspath $(BIN))/sparsemod verify results-short --front
 
-check: lint test verify-short  ## everything that has to be green before a change lands
+docs: install  ## build the documentation into site/ (with its search: mkdocs serve)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+check: lint docs test verify-short  ## everything that has to be green before a change lands
 
 bench: install  ## the measurements that the README quotes (10 minutes)
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

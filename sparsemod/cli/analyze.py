@@ -30,7 +30,7 @@ def analyze(
 ) -> None:
     """Say what .tflite files cost on a microcontroller: flash, RAM, instructions and time.
 
-    For example: sparsemod analyze model.tflite --target STM32F446
+    Example: sparsemod analyze model.tflite --target STM32F446
     """
     from rich.console import Console
 

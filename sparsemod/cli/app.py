@@ -7,7 +7,9 @@ import typer
 from sparsemod.cli.analyze import analyze
 from sparsemod.cli.export import export
 from sparsemod.cli.guard import one_line_errors
+from sparsemod.cli.new import new
 from sparsemod.cli.report import report
+from sparsemod.cli.run import run
 from sparsemod.cli.sensitivity import sensitivity
 from sparsemod.cli.targets import targets
 from sparsemod.cli.test import test
@@ -16,6 +18,8 @@ from sparsemod.cli.verify import verify
 __all__ = ["app"]
 
 COMMANDS = (
+    new,
+    run,
     report,
     targets,
     analyze,

@@ -39,7 +39,10 @@ def sensitivity(
     json: Annotated[Path | None, typer.Option(help="Write the analysis to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw it into this file.")] = None,
 ) -> None:
-    """Analyse how sensitive the layers of a trained arm are to pruning."""
+    """Analyse how sensitive the layers of a trained arm are to pruning.
+
+    Example: sparsemod sensitivity results --arm 12_0 --problem main.py --plot layers.png
+    """
     root, json, plot = root.resolve(), json and json.resolve(), plot and plot.resolve()
     if target is not None and kind is not Kind.perf:
         raise ConfigError(f"--target: only --kind perf depends on the microcontroller, not {kind}")

@@ -8,7 +8,10 @@ __all__ = ["targets"]
 
 
 def targets() -> None:
-    """List the microcontrollers of the catalogue."""
+    """List the microcontrollers of the catalogue.
+
+    Example: sparsemod targets
+    """
     from sparsemod.measure.targets import TARGETS
 
     typer.echo(f"{'name':<12} {'core':<11} {'clock':>8} {'flash':>9} {'RAM':>9}")
