@@ -8,6 +8,7 @@ from torch import nn
 from sparsemod.measure.c_work import c_work
 from sparsemod.measure.interpreted import interpreted
 from sparsemod.measure.latency import instructions, latency_seconds
+from sparsemod.measure.layer_table import layer_costs
 from sparsemod.measure.operators import lower
 from sparsemod.measure.targets import CORES as ALL_CORES
 from sparsemod.measure.targets import Target, find_target, generic
@@ -173,9 +174,7 @@ def test_a_pair_of_rows_and_of_pixels_is_multiplied_at_once():
 
 def test_a_border_is_gathered_tap_by_tap():
     graph = lower(nn.Conv2d(4, 2, 3, padding=1, bias=False), torch.ones(1, 4, 5, 5))
-    work = c_work(
-        graph, graph.operators[0], dsp=True
-    )  # 9 pixels inside, 13 * 13 - 81 taps at 16 of the border
+    work = c_work(graph, graph.operators[0], dsp=True)  # 9 pixels inside; 13 * 13 - 81 taps at 16 more
     assert (work["conv.runs"], work["conv.taps"], work["conv.padding_taps"]) == (27, 88, 16 * 9 - 88)
 
 
@@ -187,3 +186,12 @@ def test_a_sparse_convolution_works_by_its_nonzeros():
     graph = lower(layer, torch.ones(1, 8, 3, 8))
     work = c_work(graph, graph.operators[0], dsp=True)  # 3 rows of 2 strips of 4 pixels, 4 entries in all
     assert (work["sparse.nonzeros"], work["sparse.four_entries"], work["sparse.stored"]) == (4, 24, 96)
+
+
+@pytest.mark.parametrize("runtime", ["c", "tflite-micro"])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_the_rows_of_a_recurrent_network_add_up_to_its_time(kind, runtime):
+    net = Lambda(lambda m, x: m.r(x)[0][:, -1], r=kind(8, 16, 2, batch_first=True, bidirectional=True))
+    graph, board = lower(net, torch.zeros(1, 9, 8)), find_target("STM32F446")
+    rows = layer_costs(graph, board, runtime)
+    assert sum(row.latency_seconds for row in rows) == pytest.approx(latency_seconds(graph, board, runtime))
