@@ -3,45 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 
-__all__ = ["contiguous", "copy", "nested", "over"]
+from sparsemod.measure.strides import contiguous, merged
+
+__all__ = ["contiguous", "copy", "merged", "nested", "over"]
 
 Strides = Sequence[int]
-
-
-def contiguous(shape: Sequence[int]) -> list[int]:
-    """Return the distance of neighbours along each dimension, in elements.
-
-    Example:
-        >>> contiguous((2, 3, 4))
-        [12, 4, 1]
-    """
-    return [prod(shape[i + 1 :]) for i in range(len(shape))]
-
-
-def merged(shape: Sequence[int], operands: Sequence[Strides]) -> tuple[list[int], list[list[int]]]:
-    """Join dimensions that all operands walk through as if they were one, and drop those of size 1.
-
-    Example:
-        >>> merged((2, 3, 4), [(12, 4, 1), (12, 4, 1)])
-        ([24], [[1], [1]])
-    """
-    sizes: list[int] = []
-    strides: list[list[int]] = [[] for _ in operands]
-    for i, size in enumerate(shape):
-        if size == 1:
-            continue
-        own = [operand[i] for operand in operands]
-        if sizes and all(s[-1] == step * size for s, step in zip(strides, own, strict=True)):
-            sizes[-1] *= size
-            for s, step in zip(strides, own, strict=True):
-                s[-1] = step
-        else:
-            sizes.append(size)
-            for s, step in zip(strides, own, strict=True):
-                s.append(step)
-    return sizes, strides
 
 
 def nested(sizes: Sequence[int], body: str, first: int = 0) -> str:

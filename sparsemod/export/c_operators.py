@@ -13,6 +13,7 @@ from sparsemod.export.c_draft import Draft
 from sparsemod.export.c_loops import contiguous, copy, indented, merged, nested, over, place
 from sparsemod.export.c_products import convolution, fully_connected, lstm
 from sparsemod.measure.lowering.windows import same
+from sparsemod.measure.strides import broadcast
 
 __all__ = ["statements"]
 
@@ -79,17 +80,12 @@ def _binary(draft: Draft, held: QuantizedOperator, function: str, *settings: int
         where = 0 if operator.attributes.get("constant") == "x" else len(operands)
         operands.insert(where, (name, weight.values.shape))
     arrays = [(draft.tensor(operator.outputs[0]), contiguous(out))]
-    arrays += [(text, _broadcast(shape, out)) for text, shape in operands]
+    arrays += [(text, broadcast(shape, out)) for text, shape in operands]
 
     def inner(n: int, places: list[str], steps: list[int]) -> str:
         return _call(function, n, steps[1], steps[2], *settings, places[1], places[2], places[0])
 
     return over(out, arrays, inner)
-
-
-def _broadcast(shape: tuple[int, ...], out: tuple[int, ...]) -> list[int]:
-    padded = (1,) * (len(out) - len(shape)) + tuple(shape)
-    return [0 if own == 1 else step for own, step in zip(padded, contiguous(padded), strict=True)]
 
 
 def _reduction(draft: Draft, held: QuantizedOperator) -> str:

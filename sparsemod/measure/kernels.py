@@ -1,15 +1,14 @@
-"""Instructions of kernels, by core and library, as counted on emulated cores.
+"""Instructions of CMSIS-NN's kernels by core, as counted on emulated cores, and what stands for what.
 
-Counts: QEMU `-icount` over 38 shapes a core, CMSIS-NN and plain C loops at -O3; the fits are by least
-    squares. An entry
-that says "assumed" was not counted.
+Counts: QEMU `-icount` over 38 shapes a core; the fits are by least squares (`benchmarks/fit_latency.py
+--cmsis`). An entry that says "assumed" was not counted. The C bundle's kernels have `c_costs`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CMSIS_NN", "ESTIMATES", "FLOAT_MAC", "PLAIN_C", "PLAIN_C_SCALE", "Kernels", "PlainKernels"]
+__all__ = ["CMSIS_NN", "C_CORES", "DSP", "ESTIMATES", "FLOAT_MAC", "Kernels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,67 +101,27 @@ CMSIS_NN: dict[str, Kernels] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PlainKernels:
-    """Coefficients of plain C loops, in instructions; taps are kernel positions inside the input.
-
-    Attributes:
-        convolution: For each valid MAC, valid tap of an output, row of valid taps of an output, and output.
-        pointwise: For each MAC, output and output pixel.
-        depthwise: For each valid tap and output.
-        dense: For each MAC and output.
-        add: For each output.
-        max_pool: For each element of a window.
-        average_pool: For each element of a window.
-        softmax: For each class (CMSIS-NN's, which is plain C, too).
-    """
-
-    convolution: tuple[float, float, float, float]
-    pointwise: tuple[float, float, float]
-    depthwise: tuple[float, float]
-    dense: tuple[float, float]
-    add: float
-    max_pool: float
-    average_pool: float
-    softmax: float
-
-
-PLAIN_C = PlainKernels(
-    (5.99, 16.6, 27.0, 57.0), (6.00, 101.0, 34.9), (15.2, 88.0), (5.97, 42.0), 17.0, 15.7, 6.3, 508.0
-)
-"""On a Cortex-M4."""
-
-PLAIN_C_SCALE: dict[str, dict[str, float]] = {
-    # Geometric means of the plain C counts over those of the M4, by kind of operator.
-    "cortex-m0+": {
-        "convolution": 1.47,
-        "pointwise": 1.53,
-        "depthwise": 1.57,
-        "dense": 1.37,
-        "add": 6.76,
-        "max_pool": 1.11,
-        "average_pool": 1.28,
-        "softmax": 3.71,
-    },
-    "cortex-m55": {
-        "convolution": 0.91,
-        "pointwise": 0.87,
-        "depthwise": 0.99,
-        "dense": 0.83,
-        "add": 0.94,
-        "max_pool": 0.97,
-        "average_pool": 0.69,
-        "softmax": 1.06,
-    },
+ESTIMATES: dict[str, float] = {
+    "activation": 150.0,
+    "copy": 1.0,
+    "reshape": 1.0,
+    "gather": 10.0,
+    "convert": 20.0,
 }
-"""Other cores run plain C in the M4's instructions (counted on the M3, assumed for M7 and M33)."""
+"""Assumed, not counted: instructions an element of the interpreter's other operators."""
 
-ESTIMATES: dict[str, dict[str, float]] = {
-    # Assumed, not counted: instructions an element of what moves data or looks up a table. The interpreter
-    # computes sigmoid and tanh in fixed point, the c runtime looks them up in 256 bytes.
-    "cmsis-nn": {"activation": 150.0, "copy": 1.0, "reshape": 1.0, "gather": 10.0, "convert": 20.0},
-    "c": {"activation": 10.0, "copy": 1.0, "reshape": 0.0, "gather": 10.0, "convert": 20.0},
+C_CORES = {
+    "cortex-m0+": "cortex-m0+",
+    "cortex-m3": "cortex-m3",
+    "cortex-m4": "cortex-m4",
+    "cortex-m7": "cortex-m4",  # the same instruction set
+    "cortex-m33": "cortex-m4",  # assumed: the same integer and DSP instructions
+    "cortex-m55": "cortex-m4",  # assumed: not emulated, and our kernels have no vector instructions
 }
+"""Whose costs in `sparsemod.measure.c_costs` stand for a core."""
+
+DSP = frozenset({"cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55"})
+"""Cores that add two products of 16 bits in one instruction."""
 
 FLOAT_MAC = {"cortex-m0+": 130.0, "cortex-m3": 70.0}
 """Assumed: added instructions a MAC in software floating point; other cores have a unit for it."""

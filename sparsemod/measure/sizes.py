@@ -10,10 +10,11 @@ added up.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsemod.measure.graph import OperatorGraph, Weight
 
-__all__ = ["n_nonzero", "n_nonzero_int8", "n_parameters", "tflite_parts", "weight_bytes"]
+__all__ = ["n_nonzero", "n_nonzero_int8", "n_parameters", "nonzero_int8", "tflite_parts", "weight_bytes"]
 
 BIAS_BYTES = 4
 SCALE_BYTES = 4
@@ -26,6 +27,11 @@ def n_nonzero_int8(weight: Weight) -> int:
         >>> n_nonzero_int8(Weight("w", np.array([[127.0, 0.4, -0.6, 0.0]], np.float32)))
         2
     """
+    return int(np.count_nonzero(nonzero_int8(weight)))
+
+
+def nonzero_int8(weight: Weight) -> NDArray[np.bool_]:
+    """Return which values are not zero after symmetric quantization, in the shape of the weight."""
     magnitude = np.abs(weight.values)
     if weight.axis is None:
         largest = magnitude.max(initial=0)
@@ -33,7 +39,7 @@ def n_nonzero_int8(weight: Weight) -> int:
         others = tuple(i for i in range(magnitude.ndim) if i != weight.axis)
         largest = magnitude.max(axis=others, keepdims=True, initial=0)
     above = magnitude * np.float32(127) >= np.float32(0.5) * largest
-    return int(np.count_nonzero(above & (magnitude > 0)))
+    return np.asarray(above & (magnitude > 0))
 
 
 def weight_bytes(weight: Weight) -> int:

@@ -20,12 +20,12 @@ __all__ = [
 ]
 
 CORES = {
-    # Published MLPerf Tiny times over counted instructions of the same models (kws, ic, vww), their mean.
-    "cortex-m0+": 1.4,  # 1.50 1.10 1.38, STM32G0B1 64 MHz; another vendor's kernels, indicative
+    # Published MLPerf Tiny times of a board over counted instructions of the same models: kws, ic, vww, ad.
+    "cortex-m0+": 1.4,  # 1.50 1.10 1.38 1.69, STM32G0B1 64 MHz; another vendor's kernels; the mean
     "cortex-m3": 1.5,  # not measured: taken as the M4's, whose pipeline it shares
-    "cortex-m4": 1.53,  # 1.53 1.57 1.46, STM32L4R5 120 MHz
-    "cortex-m7": 0.51,  # 0.51 0.45 0.50, STM32F746 216 MHz; another vendor's kernels, indicative
-    "cortex-m33": 1.24,  # 1.24 1.35 1.20, nRF5340 128 MHz
+    "cortex-m4": 1.53,  # 1.53 1.57 1.46 1.78, STM32L4R5 120 MHz; the median of the three convolutional ones
+    "cortex-m7": 0.5,  # 0.51 0.45 0.50 0.64, STM32F746 216 MHz; another vendor's kernels, indicative
+    "cortex-m33": 1.3,  # 1.24 1.35 1.20 1.39, nRF5340 128 MHz; the mean
     "cortex-m55": 1.5,  # not measured: a vector instruction takes two beats, some of which overlap
     "generic": 1.0,
 }
