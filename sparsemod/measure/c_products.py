@@ -2,7 +2,7 @@
 
 The counts follow the loops of `sparsemod/export/kernels`: a dense convolution gathers its input as columns
 and multiplies two of them with two rows of weights, four products at a time; a depthwise one sums four
-channels at a time where the core has instructions for it; a sparse one unpacks the weights of an output
+channels at a time; a sparse one unpacks the weights of an output
 channel and applies them to four pixels at a time. Nothing here is an estimate but the share of empty runs of
 sparse weights.
 """
@@ -58,13 +58,13 @@ def convolution(graph: OperatorGraph, operator: Operator) -> Work:
     return _times(work | _columns(n_groups * -(-n_pixels // 2), n_rows, n_taps * depth), batch)
 
 
-def depthwise(graph: OperatorGraph, operator: Operator, dsp: bool) -> Work:
-    """Return the work of a depthwise convolution; `dsp`: on a core with instructions for halves of a word."""
+def depthwise(graph: OperatorGraph, operator: Operator) -> Work:
+    """Return the work of a depthwise convolution."""
     axes, out, kernel = _axes(graph, operator)
     if is_sparse(graph, operator, operator.weights[0]):
         return _times(_sparse_depthwise(graph, operator, out, kernel), out[0])
     (rows, taps), n_pixels = _rows_and_taps(axes), out[1] * out[2]
-    fours = out[3] // 4 if dsp and operator.attributes.get("depth_multiplier", 1) == 1 else 0
+    fours = out[3] // 4 if operator.attributes.get("depth_multiplier", 1) == 1 else 0
     singles = out[3] - 4 * fours
     work = {
         "depthwise.calls": 1.0,
@@ -149,6 +149,9 @@ def _axes(
     source = graph.tensors[operator.inputs[0]].shape
     out = graph.tensors[operator.outputs[0]].shape
     kernel = tuple(int(n) for n in operator.weights[0].values.shape[1:3])
+    if kernel == tuple(operator.attributes["stride"]) == (1, 1) and operator.kind == "conv_2d":
+        # All pixels are alike and computed as one row.
+        source, out = ((1, 1, prod(shape[:3]), shape[3]) for shape in (source, out))
     pads = _pads(operator, source, kernel)
     a = operator.attributes
     rows, columns = (

@@ -61,7 +61,7 @@ def _of_kind(graph: OperatorGraph, operator: Operator, dsp: bool) -> Work:
     if kind == "conv_2d":
         return convolution(graph, operator)
     if kind == "depthwise_conv_2d":
-        return depthwise(graph, operator, dsp)
+        return depthwise(graph, operator)
     if kind == "fully_connected":
         return fully_connected(graph, operator)
     if kind == LSTM:
