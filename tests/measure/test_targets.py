@@ -73,7 +73,7 @@ def test_an_unknown_core_is_named_with_the_nearest():
 
 def test_limits_leave_room_for_the_runtime():
     target = Target("mine", "cortex-m4", 1e6, 256_000, 64_000)
-    assert limits(target, "c") == Constraints(250_000, 63_000, None)
+    assert limits(target, "c") == Constraints(248_000, 63_000, None)
     assert limits(target, "tflite-micro") == Constraints(156_000, 54_000, None)
 
 
