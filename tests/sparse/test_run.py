@@ -37,6 +37,11 @@ def script(root, *pairs, **kwargs):
     )
 
 
+def own_lines(err):
+    """Leave out what Ax logs when it is imported beside SQLAlchemy."""
+    return [line for line in err.splitlines() if "] ax.storage." not in line]
+
+
 def parameters(result):
     return [(a.name, dict(a.candidate.parametrization), a.candidate.origin) for a in result.arms]
 
@@ -256,8 +261,8 @@ def test_a_search_goes_on_when_nobody_reads_its_output(tmp_path, output):
     process = subprocess.run(command, env=environment, stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert process.returncode == 0
-    assert process.stderr.count("\n") == 1
-    assert process.stderr.startswith("standard output: ")
+    (line,) = own_lines(process.stderr)
+    assert line.startswith("standard output: ")
     assert len(json.loads((tmp_path / "tiny.json").read_text())["trials"]) == 2
 
 
@@ -265,5 +270,5 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path):
     process = script(tmp_path, "epoch1=3")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert err == "error: Sparse(...): unknown argument 'epoch1' (did you mean 'epochs1'?)\n"
+    assert own_lines(err) == ["error: Sparse(...): unknown argument 'epoch1' (did you mean 'epochs1'?)"]
     assert not list(tmp_path.iterdir())
