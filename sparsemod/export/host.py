@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsemod.errors import CandidateError, ConfigError
+from sparsemod.export.toolchain import reason, write_sources
 
 __all__ = ["HostRun", "missing", "run_on_host"]
 
@@ -67,15 +68,12 @@ def run_on_host(files: Mapping[str, str], name: str, rows: NDArray[np.int8], n_o
     if lacking:
         raise ConfigError(lacking[0])
     with TemporaryDirectory(prefix="sparsemod") as folder:
-        for file, text in files.items():
-            path = Path(folder, file)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        write_sources(folder, files)
         program = Path(folder, "program")
         command = [str(_compiler()), "-std=c99", "-O2", "-o", str(program), "main.c", f"{name}.c"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise CandidateError(f"{command[0]} refused the bundle: {_first(done.stderr)}", done.stderr)
+            raise CandidateError(f"{command[0]} refused the bundle: {reason(done.stderr)}", done.stderr)
         ran = subprocess.run([str(program), "-"], input=rows.tobytes(), capture_output=True, check=False)
         if ran.returncode != 0 or len(ran.stdout) != len(rows) * n_output_bytes:
             raise CandidateError(f"the bundle's program ended early, with code {ran.returncode}")
@@ -86,11 +84,6 @@ def run_on_host(files: Mapping[str, str], name: str, rows: NDArray[np.int8], n_o
 
 def _compiler() -> str | None:
     return next((path for name in _COMPILERS if (path := shutil.which(name))), None)
-
-
-def _first(printed: str) -> str:
-    lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line), lines[0] if lines else "it said nothing")
 
 
 def _object_sizes(program: bytes) -> dict[str, int]:

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from sparsemod.errors import CandidateError, ConfigError, nearest
 
-__all__ = ["CORES", "Image", "Sizes", "Symbol", "build", "missing"]
+__all__ = ["CORES", "Image", "Sizes", "Symbol", "build", "missing", "reason", "write_sources"]
 
 CORES = ("cortex-m0", "cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
 """Cores that code can be compiled for and run on in emulation, by the compiler's names."""
@@ -141,10 +141,7 @@ def build(sources: Mapping[str, str], core: str, *, keep: Sequence[str], optimiz
     if lacking:
         raise ConfigError(lacking[0])
     with TemporaryDirectory(prefix="sparsemod") as folder:
-        for name, text in sources.items():
-            path = Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        write_sources(folder, sources)
         elf = Path(folder, "image.elf")
         command = [_COMPILER, f"-mcpu={core}", optimize, *_FLAGS, f"-I{folder}"]
         command += [f"-Wl,--require-defined={name}" for name in keep]
@@ -154,7 +151,7 @@ def build(sources: Mapping[str, str], core: str, *, keep: Sequence[str], optimiz
         command += ["-fno-tree-loop-distribute-patterns", str(_FIRMWARE / "startup.c")]
         process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
         if process.returncode != 0:
-            raise CandidateError(f"{_COMPILER} refused: {_reason(process.stderr)}", process.stderr)
+            raise CandidateError(f"{_COMPILER} refused: {reason(process.stderr)}", process.stderr)
         return _image(core, elf.read_bytes())
 
 
@@ -162,7 +159,16 @@ def _asked(option: str) -> str:
     return subprocess.run([_COMPILER, option], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _reason(printed: str) -> str:
+def write_sources(folder: str, sources: Mapping[str, str]) -> None:
+    """Write files into a folder; their names may hold folders."""
+    for name, text in sources.items():
+        path = Path(folder, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def reason(printed: str) -> str:
+    """Return the line of a compiler's output that says what is wrong."""
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     marks = ("error:", "overflowed", "undefined reference", "required symbol")
     own = [line for line in lines if any(mark in line for mark in marks)]
