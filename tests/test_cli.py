@@ -148,6 +148,7 @@ def test_export_writes_the_front_in_several_formats(search, tmp_path, monkeypatc
     folder, arm = search
     monkeypatch.chdir(folder)
     options = ["--front", "--format", "tflite", "--format", "onnx", "--format", "onnx-qdq", "-o", tmp_path]
+    options += ["--mean", "0.1", "--std", "0.3"]
     result = call("export", "results", *options)
     assert result.exit_code == 0, result.output
     names = {p.name for p in tmp_path.iterdir()}

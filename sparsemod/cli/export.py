@@ -36,6 +36,15 @@ def export(
             help="tflite (int8, the default), onnx (float), onnx-qdq (int8), c (no runtime); may be repeated."
         ),
     ] = None,
+    mean: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="What the data sets subtract from each channel, for the firmware; may be repeated."
+        ),
+    ] = None,
+    std: Annotated[
+        list[float] | None, typer.Option(help="By what they divide then; may be repeated.")
+    ] = None,
     problem: Annotated[Path, typer.Option(help="The script whose make_sparse() returns the search.")] = Path(
         "main.py"
     ),
@@ -49,6 +58,7 @@ def export(
     root, output = root.resolve(), output.resolve()
     formats = [kind.value for kind in format or [Format.tflite]]
     with made_by(problem) as sparse:
-        written = sparse.export("front" if front else arm or [], output, formats, root)  # type: ignore[arg-type]
+        chosen = "front" if front else arm or []
+        written = sparse.export(chosen, output, formats, root, mean=mean or (), std=std or ())  # type: ignore[arg-type]
     for file in written:
         typer.echo(f"{file.n_bytes:>9} bytes  {file.path}")

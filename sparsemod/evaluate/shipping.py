@@ -69,6 +69,6 @@ def integer_error(task: Task, quantized: QuantizedGraph, data: Data, seed: int) 
         return 1.0 - accuracy(forward, data)
 
 
-def tflite_file(task: Task, quantized: QuantizedGraph) -> bytes:
-    """Return the content of the `.tflite` file, with the number of classes in its metadata."""
-    return write_tflite(quantized, Description(task.classes))
+def tflite_file(task: Task, quantized: QuantizedGraph, description: Description | None = None) -> bytes:
+    """Return the content of the `.tflite` file, with the number of classes in its metadata or more."""
+    return write_tflite(quantized, description or Description(task.classes))

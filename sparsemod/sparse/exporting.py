@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -103,10 +104,16 @@ def export_missing(task: Task, store: Store, front: Sequence[Arm], note: Callabl
 
 
 def export_arms(
-    setup: Setup, arms: str | Sequence[str], folder: str | Path, formats: str | Sequence[str]
+    setup: Setup,
+    arms: str | Sequence[str],
+    folder: str | Path,
+    formats: str | Sequence[str],
+    mean: Sequence[float],
+    std: Sequence[float],
 ) -> tuple[Written, ...]:
     """Write arms on the front into a folder; see `Sparse.export`."""
     wanted = _formats(formats)
+    description = _description(setup.task, mean, std)
     if {"onnx", "onnx-qdq"} & set(wanted):
         package()  # said before anything is written
     names = [arms] if isinstance(arms, str) else list(dict.fromkeys(arms))
@@ -117,12 +124,23 @@ def export_arms(
     stored = [stored_arm(setup, name) for name in names]
     written: list[Written] = []
     for arm, weights in stored:
-        for kind, files in _contents(setup.task, arm, weights, wanted):
+        for kind, files in _contents(setup.task, arm, weights, wanted, description):
             for name, content in files.items():
                 path = Path(folder, name)
                 _write(path, content)
                 written.append(Written(arm.name, kind, path, len(content)))
     return tuple(written)
+
+
+def _description(task: Task, mean: Sequence[float], std: Sequence[float]) -> Description:
+    for name, values in (("mean", mean), ("std", std)):
+        if not all(math.isfinite(value) for value in values) or (name == "std" and 0.0 in values):
+            raise ConfigError(
+                f"{name}: expected finite numbers{' other than 0' * (name == 'std')}, got {values}"
+            )
+    if std and len(mean) != len(std):
+        raise ConfigError(f"std: expected as many numbers as mean has, {len(mean)}, got {len(std)}")
+    return Description(task.classes, tuple(float(v) for v in mean), tuple(float(v) for v in std))
 
 
 def _formats(formats: str | Sequence[str]) -> tuple[Format, ...]:
@@ -152,10 +170,10 @@ def front_names(setup: Setup) -> list[str]:
 
 
 def _contents(
-    task: Task, arm: Arm, weights: bytes, formats: Sequence[Format]
+    task: Task, arm: Arm, weights: bytes, formats: Sequence[Format], description: Description
 ) -> Iterator[tuple[Format, Mapping[str, bytes]]]:
     """Yield the files of each format by their names within the folder."""
-    name, description = arm.name, Description(task.classes)
+    name = arm.name
     quantized: QuantizedGraph | None = None
     if set(formats) != {"onnx"}:
         quantized = stored_integers(task, arm.candidate, weights, arm.seed)
@@ -167,7 +185,7 @@ def _contents(
         elif quantized is None:
             raise RuntimeError(f"{kind} without integers")
         elif kind == "tflite":
-            yield kind, {f"{name}.tflite": tflite_file(task, quantized)}
+            yield kind, {f"{name}.tflite": tflite_file(task, quantized, description)}
         elif kind == "onnx-qdq":
             from sparsemod.export.onnx_file import write_onnx_qdq
 
@@ -177,7 +195,7 @@ def _contents(
 
 
 def _bundle(quantized: QuantizedGraph, arm: str, description: Description) -> dict[str, bytes]:
-    from sparsemod.export.c_bundle import write_c  # type: ignore[import-not-found,unused-ignore]
+    from sparsemod.export.c_bundle import write_c
 
     files = write_c(quantized, "model", description)
     return {f"{arm}/{file}": text.encode() for file, text in files.items()}

@@ -288,6 +288,9 @@ class Sparse:
         folder: str | Path,
         formats: Format | Sequence[Format] = "tflite",
         root: str | Path | None = None,
+        *,
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
     ) -> tuple[Written, ...]:
         """Write the trained networks of arms on the front as files for their chips, see docs/export.md.
 
@@ -298,6 +301,9 @@ class Sparse:
                 ``onnx-qdq`` (int8, the same grids as the `.tflite`) and ``c`` (C99 without a runtime, in a
                 folder of the arm's own).
             root: The results folder, if it is not where the search writes.
+            mean: What the data sets subtract from each channel of the raw input, for the firmware: it is put
+                into the metadata and the C header.
+            std: By what they divide then.
 
         Returns:
             Each file that was written, with its bytes.
@@ -305,13 +311,14 @@ class Sparse:
         Raises:
             StoreError: There is no such arm, it is not on the front and so has no weights, or a file cannot
                 be written.
-            ConfigError: There is no such format, or a package that it needs is not installed.
+            ConfigError: There is no such format, a package that it needs is not installed, or mean and std do
+                not go together.
             UnsupportedOperatorError: The network has an operator that cannot be exported; it is named.
         """
         from sparsemod.sparse.exporting import export_arms
 
         config = self.config if root is None else self.config.model_copy(update={"root": Path(root)})
-        return export_arms(replace(self._setup, config=config), arm, folder, formats)
+        return export_arms(replace(self._setup, config=config), arm, folder, formats, mean, std)
 
     def verify(
         self,

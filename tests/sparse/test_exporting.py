@@ -184,12 +184,24 @@ def test_without_onnx_nothing_is_written(finished, tmp_path, monkeypatch):
 
 
 def test_the_c_bundle_lies_in_a_folder_of_its_own(finished, tmp_path):
-    pytest.importorskip("sparsemod.export.c_bundle")
     sparse, result = finished
     name = result.front[0].name
     written = sparse.export(name, tmp_path, "c")
     assert {"model.c", "model.h"} <= {file.path.name for file in written}
     assert all(file.path.relative_to(tmp_path).parts[0] == name for file in written)
+
+
+def test_the_normalisation_is_in_the_metadata_and_in_the_header(finished, tmp_path):
+    sparse, result = finished
+    name = result.front[0].name
+    sparse.export(name, tmp_path, ["tflite", "c"], mean=[0.5], std=[0.25])
+    assert b'{"classes":3,"mean":[0.5],"std":[0.25]}' in (tmp_path / f"{name}.tflite").read_bytes()
+    header = (tmp_path / name / "model.h").read_text()
+    assert "#define MODEL_CLASSES 3\n#define MODEL_MEAN {0.5f}\n#define MODEL_STD {0.25f}\n" in header
+    with pytest.raises(ConfigError, match="std: expected as many numbers as mean has, 1, got 2"):
+        sparse.export(name, tmp_path, mean=[0.5], std=[1, 2])
+    with pytest.raises(ConfigError, match="std: expected finite numbers other than 0, got"):
+        sparse.export(name, tmp_path, mean=[0.5], std=[0.0])
 
 
 def test_what_is_wrong_with_an_export_is_said(finished, tmp_path):
