@@ -185,7 +185,7 @@ def limits(target: Target, runtime: str) -> Constraints:
 
     Example:
         >>> limits(find_target("STM32F103"), "c")
-        Constraints(model_size=59536, working_memory=19480, latency=None)
+        Constraints(model_size=57536, working_memory=19480, latency=None)
         >>> limits(find_target("generic"), "c")
         Constraints(model_size=None, working_memory=None, latency=None)
     """

@@ -101,7 +101,7 @@ def test_the_data_of_the_page_are_those_of_the_run(tmp_path):
     assert [layer["weightBytes"] for layer in data["layers"]["0_0"]] == [125, 375]
     assert len(data["hypervolume"]) == 3
     boards = {b["name"]: b for b in data["boards"]}
-    assert boards["STM32F103"]["model_size"] == 59_536
+    assert boards["STM32F103"]["model_size"] == 57_536
     assert "generic" not in boards
 
 
