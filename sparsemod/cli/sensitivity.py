@@ -25,7 +25,9 @@ class Kind(StrEnum):
 def sensitivity(
     root: Annotated[Path, typer.Argument(help="The results folder.")],
     arm: Annotated[str, typer.Option(help="An arm on the front, for example 12_0.")],
-    problem: Annotated[Path, typer.Option(help="The script whose make_sparse() returns the search.")],
+    problem: Annotated[Path, typer.Option(help="The script whose make_sparse() returns the search.")] = Path(
+        "main.py"
+    ),
     kind: Annotated[
         Kind,
         typer.Option(

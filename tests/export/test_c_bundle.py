@@ -97,6 +97,26 @@ def test_the_example_builds_with_its_makefile(tmp_path):
     assert len(printed.split()) == one.expected.shape[1]
 
 
+@needs_compiler
+@needs_toolchain
+def test_the_makefile_keeps_objects_of_different_cores_apart(tmp_path):
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed: apt install make")
+    one = bundle(*random_net("signals", 4), "keyword")
+    for file, text in one.files.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+    for core, architecture in (("", ""), ("cortex-m4", "v7E-M"), ("cortex-m0", "v6S-M")):
+        command = ["make"] if not core else ["make", "libkeyword.a", "CROSS=arm-none-eabi-", f"CPU={core}"]
+        subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+        if core:
+            attributes = ["arm-none-eabi-readelf", "-A", "libkeyword.a"]
+            shown = subprocess.run(
+                attributes, cwd=tmp_path, capture_output=True, text=True, check=True
+            ).stdout
+            assert f"Tag_CPU_arch: {architecture}\n" in shown
+
+
 CONVOLUTIONS = {
     "same": nn.Conv2d(6, 5, 3, padding=1),
     "valid": nn.Conv2d(6, 7, (3, 2)),
