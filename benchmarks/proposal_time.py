@@ -1,6 +1,10 @@
 """CPU seconds a proposal costs: 40 tunable parameters, 300 stored arms, four objectives, one thread.
 
     OMP_NUM_THREADS=1 python benchmarks/proposal_time.py [--arms 300] [--proposals 10] [--burn-ms 8]
+    OMP_NUM_THREADS=1 python benchmarks/proposal_time.py --growth [--ax-arms 25]
+
+`--growth` measures stage 2 from 100 to 1,000 arms, and one proposal of Ax's default generator in the same
+run at a few arms, where it is cheapest; table and plot go to ``benchmarks/results/proposal_time.*``.
 
 The networks are imagined: a convolutional space as in the documentation, costs counted by formula from the
 layers that are built, and an error that falls with capacity, depth and a fitting learning rate. Measuring
@@ -11,10 +15,13 @@ for what it measures.
 from __future__ import annotations
 
 import argparse
+import logging
 import math
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 from ax.core.parameter import ChoiceParameter, ParameterType, RangeParameter
@@ -167,17 +174,86 @@ def timed(
     return candidates, time.process_time() - start
 
 
+def growth(problem: Problem, proposals: int, ax_arms: int) -> str:
+    """Time stage 2 at 100 to 1,000 arms and Ax's default at a few; return the Markdown table."""
+    sizes = (100, 200, 400, 700, 1000)
+    history = stored(max(sizes), problem)
+    medians = []
+    for n in sizes:
+        rng, arms, seconds = np.random.default_rng(1), list(history[:n]), []
+        for _round in range(proposals):
+            candidates, spent = timed(BayesStrategy(), 1, arms, problem)
+            seconds.append(spent)
+            arms.append(evaluated(candidates[0], len(arms), rng))
+        medians.append(statistics.median(seconds))
+    lines = ["| generator | arms | CPU s a proposal |", "| --- | --- | --- |"]
+    lines += [f"| ours, stage 2 | {n} | {s:.2f} |" for n, s in zip(sizes, medians, strict=True)]
+    if ax_arms:
+        lines.append(f"| Ax's default | {ax_arms} | {ax_seconds(history[:ax_arms], problem):.1f} |")
+    results = Path(__file__).parent / "results"
+    results.mkdir(exist_ok=True)
+    plot(sizes, medians, results / "proposal_time.png")
+    text = "\n".join(lines) + "\n"
+    (results / "proposal_time.md").write_text(text)
+    return text
+
+
+def ax_seconds(history: Sequence[Arm], problem: Problem) -> float:
+    """Return the CPU seconds of one proposal of Ax's `Client`, by its default model of the arms."""
+    import torch
+    from ax.api.client import Client
+    from search_peers import ax_parameters
+
+    logging.getLogger("ax").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    client = Client(random_seed=0)
+    client.configure_experiment(parameters=ax_parameters(problem.space))
+    client.configure_optimization(objective=", ".join(f"-{name}" for name in problem.objectives))
+    # the arms take the place of the centre and the Sobol points that it would begin with
+    client.configure_generation_strategy(initialization_budget=1, initialize_with_center=False)
+    for arm in history:
+        done = arm.evaluation
+        if done is not None:
+            index = client.attach_trial(dict(arm.candidate.parametrization))
+            client.complete_trial(index, {n: math.log(done.objective(n)) for n in problem.objectives})
+    start = time.process_time()
+    client.get_next_trials(max_trials=1)
+    return time.process_time() - start
+
+
+def plot(sizes: Sequence[int], medians: Sequence[float], path: Path) -> None:
+    """Draw the growth."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(5.0, 3.2))
+    axes.plot(sizes, medians, marker="o")
+    axes.set(xlabel="arms", ylabel="CPU seconds a proposal", ylim=(0, None))
+    axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+
+
 def main() -> None:
     """Print the CPU seconds of each strategy."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--arms", type=int, default=300)
     parser.add_argument("--proposals", type=int, default=10)
     parser.add_argument("--burn-ms", type=float, default=8.0)
+    parser.add_argument("--growth", action="store_true", help="from 100 to 1,000 arms, against Ax")
+    parser.add_argument("--ax-arms", type=int, default=25, help="0 leaves Ax out")
     options = parser.parse_args()
     space = Space.from_ax(search_space())
     objectives = ("error", "model_size", "working_memory", "latency")
     operations = {"wider": wider, "deeper": deeper, "smaller_kernel": smaller_kernel}
     problem = Problem(space, objectives, measuring(options.burn_ms / 1000), Constraints(), 0, 10, operations)
+    if options.growth:
+        print(growth(problem, min(options.proposals, 3), options.ax_arms))
+        return
     history = stored(options.arms, problem)
     print(
         f"{space.n_unit} parameters, {len(history)} arms, {len(objectives)} objectives, "

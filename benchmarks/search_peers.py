@@ -23,7 +23,7 @@ from sparsemod.search.bayes import BayesStrategy
 from sparsemod.search.morph import MorphStrategy
 from sparsemod.search.sobol import SobolStrategy
 from sparsemod.search.strategy import Problem, Strategy
-from sparsemod.space.parameters import Choice, Range
+from sparsemod.space.parameters import Choice, Fixed, Range
 from sparsemod.space.space import Space
 
 POPULATION = 20
@@ -147,12 +147,24 @@ def ax(recorder: Recorder) -> None:
     """Run Ax's `Client` as it comes: Sobol, then its default generator of several objectives."""
     import torch
     from ax.api.client import Client
-    from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
 
     logging.getLogger("ax").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     space = recorder.problem.space
+    client = Client(random_seed=recorder.problem.seed)
+    client.configure_experiment(parameters=ax_parameters(space))
+    client.configure_optimization(objective=", ".join(f"-{name}" for name in recorder.problem.objectives))
+    while True:
+        for index, params in client.get_next_trials(max_trials=1).items():
+            values = recorder(space.repair(params, np.random.default_rng(0)))
+            client.complete_trial(index, dict(zip(recorder.problem.objectives, values, strict=True)))
+
+
+def ax_parameters(space: Space) -> list[Any]:
+    """Describe the tunable parameters of a space without conditions to Ax's `Client`."""
+    from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+
     parameters: list[Any] = []
     for name, p in space.tunable.items():
         kind = {int: "int", float: "float", str: "str", bool: "bool"}[p.type]
@@ -171,18 +183,12 @@ def ax(recorder: Recorder) -> None:
                     scaling="log" if p.scale == "log" else "linear",
                 )
             )
-    client = Client(random_seed=recorder.problem.seed)
-    client.configure_experiment(parameters=parameters)
-    client.configure_optimization(objective=", ".join(f"-{name}" for name in recorder.problem.objectives))
-    while True:
-        for index, params in client.get_next_trials(max_trials=1).items():
-            values = recorder(space.repair(params, np.random.default_rng(0)))
-            client.complete_trial(index, dict(zip(recorder.problem.objectives, values, strict=True)))
+    return parameters
 
 
 def _suggest(space: Space, trial: Any) -> dict[str, Any]:
     """Ask an Optuna trial for the active parameters, those that switch others on first."""
-    params: dict[str, Any] = dict(space._fixed)
+    params: dict[str, Any] = {name: p.value for name, p in space.parameters.items() if isinstance(p, Fixed)}
     while True:
         active = [name for name in space.tunable if name in space.active(params)]
         missing = [name for name in active if name not in params]
