@@ -1,14 +1,30 @@
-"""Loops over the elements of arrays, as C text with all sizes in it."""
+"""Calls, and loops over the elements of arrays, as C text with all sizes in it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from sparsemod.measure.strides import contiguous, merged
+from sparsemod.measure.strides import merged
 
-__all__ = ["contiguous", "copy", "merged", "nested", "over"]
+__all__ = ["call", "copy", "for_each", "indented", "nested", "over", "place"]
 
 Strides = Sequence[int]
+
+
+def call(function: str, *arguments: Any) -> str:
+    """Return the statement that calls a function.
+
+    Example:
+        >>> call("sm_copy", 3, "x", "y")
+        'sm_copy(3, x, y);'
+    """
+    return f"{function}({', '.join(str(argument) for argument in arguments)});"
+
+
+def for_each(n: int, statement: str) -> str:
+    """Return a loop over ``i0`` around a statement, or the statement where there is one turn."""
+    return statement if n == 1 else nested([n], statement)
 
 
 def nested(sizes: Sequence[int], body: str, first: int = 0) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+
+import torch
 
 from sparsemod.compress.integer import quantize
 from sparsemod.compress.quantized_graph import QuantizedOperator
 from sparsemod.errors import UnsupportedOperatorError
 from sparsemod.export.c_draft import Draft
-from sparsemod.export.c_loops import contiguous, copy, indented, merged, nested, over, place
+from sparsemod.export.c_loops import call, copy, for_each, indented, nested, over, place
 from sparsemod.export.c_products import convolution, fully_connected, lstm
 from sparsemod.measure.lowering.windows import same
-from sparsemod.measure.strides import broadcast
+from sparsemod.measure.strides import broadcast, contiguous, merged
 
 __all__ = ["statements"]
 
@@ -33,7 +34,7 @@ def statements(draft: Draft, held: QuantizedOperator) -> str:
         draft.use("elements.h")
         n = math.prod(draft.shape(operator.inputs[0]))
         table = draft.constants.add("table", "int8_t", held.table)
-        return _call("sm_look_up", n, table, *_ends(draft, held))
+        return call("sm_look_up", n, table, *_ends(draft, held))
     emit = _EMITTERS.get(operator.kind)
     if emit is None:
         where = f" of module {operator.module}" if operator.module else ""
@@ -83,7 +84,7 @@ def _binary(draft: Draft, held: QuantizedOperator, function: str, *settings: int
     arrays += [(text, broadcast(shape, out)) for text, shape in operands]
 
     def inner(n: int, places: list[str], steps: list[int]) -> str:
-        return _call(function, n, steps[1], steps[2], *settings, places[1], places[2], places[0])
+        return call(function, n, steps[1], steps[2], *settings, places[1], places[2], places[0])
 
     return over(out, arrays, inner)
 
@@ -139,8 +140,7 @@ def _pool(draft: Draft, held: QuantizedOperator) -> str:
         text + (f" + i0 * {math.prod(shape[1:])}" if source[0] > 1 else "")
         for text, shape in zip(_ends(draft, held), (source, out), strict=True)
     ]
-    call = _call(function, *window, *ends)
-    return call if source[0] == 1 else nested([source[0]], call)
+    return for_each(source[0], call(function, *window, *ends))
 
 
 def _softmax(draft: Draft, held: QuantizedOperator) -> str:
@@ -151,9 +151,9 @@ def _softmax(draft: Draft, held: QuantizedOperator) -> str:
     lowest = -int(31 * 2.0**26 / 2.0**shift)
     rows = math.prod(shape[:-1]), shape[-1], int(forward.multiplier[0]), shift
     if held.operator.kind == "softmax":
-        return _call("sm_softmax", *rows, lowest, *_ends(draft, held))
+        return call("sm_softmax", *rows, lowest, *_ends(draft, held))
     back_factor = int(back.multiplier[0]), int(back.shift[0])
-    return _call("sm_log_softmax", *rows, *back_factor, lowest, *_ends(draft, held))
+    return call("sm_log_softmax", *rows, *back_factor, lowest, *_ends(draft, held))
 
 
 def _nothing(draft: Draft, held: QuantizedOperator) -> str:
@@ -209,17 +209,11 @@ def _pad(draft: Draft, held: QuantizedOperator) -> str:
     paddings, value = operator.attributes["paddings"], float(operator.attributes["value"])
     shape, out = draft.shape(operator.inputs[0]), draft.shape(operator.outputs[0])
     grid = draft.quantized.grid(operator.outputs[0])
-    stored = -128 if abs(value) == float("inf") else int(quantize(_tensor(value), grid))
+    stored = -128 if abs(value) == float("inf") else int(quantize(torch.tensor(value), grid))
     steps, (source, target) = contiguous(out), _ends(draft, held)
     offset = sum(before * step for (before, _), step in zip(paddings, steps, strict=True))
     inside = copy(shape, (f"{target} + {offset}" if offset else target, steps), (source, contiguous(shape)))
     return f"memset({target}, {stored}, {math.prod(out)});\n{inside}"
-
-
-def _tensor(value: float) -> Any:
-    import torch
-
-    return torch.tensor(value)
 
 
 def _nearest(draft: Draft, held: QuantizedOperator) -> str:
@@ -295,11 +289,3 @@ _EMITTERS: dict[str, Emit] = {
     "pad": _pad,
     "resize_nearest_neighbor": _nearest,
 }
-
-
-def _joined(*parts: Any) -> str:
-    return ", ".join(str(part) for part in parts)
-
-
-def _call(function: str, *arguments: Any) -> str:
-    return f"{function}({_joined(*arguments)});"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from sparsemod.compress.quantized_graph import QuantizedOperator, StoredWeight
 from sparsemod.compress.tables import SIGMOID_NODES
 from sparsemod.errors import UnsupportedOperatorError
 from sparsemod.export.c_draft import Draft
-from sparsemod.export.c_loops import nested
+from sparsemod.export.c_loops import call, for_each
 from sparsemod.export.sparse_weights import encode
 from sparsemod.measure.bundle import is_sparse
 from sparsemod.measure.bundle_memory import gathering
@@ -36,7 +35,7 @@ def convolution(draft: Draft, held: QuantizedOperator) -> str:
         source, out = ((1, 1, math.prod(shape[:3]), shape[3]) for shape in (source, out))
     values = weight.values.transpose(3, 1, 2, 0) if depthwise else weight.values
     groups = 1 if depthwise else a["groups"]
-    sparse = is_sparse(draft.graph, operator, operator.weights[0])
+    name, sparse = _stored(draft, held, 0, values)
     zero_point = draft.zero_point(operator.inputs[0])
     # The other kernels take the zero point from the input.
     folded = 0 if sparse or depthwise else zero_point
@@ -50,20 +49,17 @@ def convolution(draft: Draft, held: QuantizedOperator) -> str:
     grids = [zero_point, draft.zero_point(operator.outputs[0]), *held.bounds]
     if sparse:
         draft.use("sparse_depthwise.h" if depthwise else "sparse_conv.h")
-        encoded = np.frombuffer(encode(values), np.uint8)
-        name = draft.constants.add("weights", "uint8_t", encoded, (weight.name, operator.kind, "sparse"))
         sizes = [*source[1:], *out[1:], *kernel, *([] if depthwise else [groups]), *steps, *grids]
         function = "sm_sparse_depthwise" if depthwise else "sm_sparse_conv"
-        call = _call(function, *sizes, name, bias, *factors, *ends, f"(int32_t *)(void *){scratch}")
-        return _for_each(source[0], call)
-    name = draft.constants.add("weights", "int8_t", weight.values, (weight.name, operator.kind, "dense"))
+        ends.append(f"(int32_t *)(void *){scratch}")
+        return for_each(source[0], call(function, *sizes, name, bias, *factors, *ends))
     if depthwise:
         draft.use("depthwise.h")
         sizes = [*source[1:], *out[1:3], a["depth_multiplier"], *kernel, *steps, *grids]
-        return _for_each(source[0], _call("sm_depthwise", *sizes, name, bias, *factors, *ends))
+        return for_each(source[0], call("sm_depthwise", *sizes, name, bias, *factors, *ends))
     draft.use("conv.h")
     sizes = [*source[1:], *out[1:], *kernel, groups, *steps, *grids, gathering(operator)]
-    return _for_each(source[0], _call("sm_conv", *sizes, name, bias, *factors, *ends, scratch))
+    return for_each(source[0], call("sm_conv", *sizes, name, bias, *factors, *ends, scratch))
 
 
 def fully_connected(draft: Draft, held: QuantizedOperator) -> str:
@@ -74,17 +70,15 @@ def fully_connected(draft: Draft, held: QuantizedOperator) -> str:
     bias, factors = _summed(draft, held, weight, draft.zero_point(operator.inputs[0]), weight.values)
     limits = [int(len(weight.scales) > 1), draft.zero_point(operator.outputs[0]), *held.bounds]
     source, out = draft.tensor(operator.inputs[0]), draft.tensor(operator.outputs[0])
-    if not is_sparse(draft.graph, operator, operator.weights[0]):
+    name, sparse = _stored(draft, held, 0, weight.values)
+    if not sparse:
         draft.use("matrix.h")
-        name = draft.constants.add("weights", "int8_t", weight.values, (weight.name, operator.kind, "dense"))
-        return _call("sm_fully_connected", n, rows, columns, name, bias, *factors, *limits, source, out)
+        return call("sm_fully_connected", n, rows, columns, name, bias, *factors, *limits, source, out)
     draft.use("sparse_matrix.h")
-    encoded = np.frombuffer(encode(weight.values), np.uint8)
-    name = draft.constants.add("weights", "uint8_t", encoded, (weight.name, operator.kind, "sparse"))
     if n > 1:
         source, out = f"{source} + i0 * {columns}", f"{out} + i0 * {rows}"
-    call = _call("sm_sparse_fully_connected", name, rows, columns, bias, *factors, *limits, source, out)
-    return _for_each(n, call)
+    shown = (name, rows, columns, bias, *factors, *limits, source, out)
+    return for_each(n, call("sm_sparse_fully_connected", *shown))
 
 
 def lstm(draft: Draft, held: QuantizedOperator) -> str:
@@ -101,19 +95,16 @@ def lstm(draft: Draft, held: QuantizedOperator) -> str:
         rows, columns = weight.values.shape
         grid = operator.inputs[0] if k < 4 else operator.outputs[0]
         bias = _folded(draft, held, weight, draft.zero_point(grid), weight.values, k)
-        sparse = is_sparse(draft.graph, operator, operator.weights[k])
-        stored = np.frombuffer(encode(weight.values), np.uint8) if sparse else weight.values
-        key = (weight.name, operator.kind, "sparse" if sparse else "dense")
-        name = draft.constants.add("weights", "uint8_t" if sparse else "int8_t", stored, key)
+        name, sparse = _stored(draft, held, k, weight.values)
         draft.use("sparse_matrix.h" if sparse else "lstm.h")
         matrix = (name, rows, columns) if sparse else (rows, columns, name)
         rest = (*_factor(held, k), int(k >= 4), "x" if k < 4 else "h", f"gates + {k % 4 * hidden}")
-        lines.append(_call("sm_sparse_gate" if sparse else "sm_gate", *matrix, bias, *rest))
+        lines.append(call("sm_sparse_gate" if sparse else "sm_gate", *matrix, bias, *rest))
     draft.use("lstm.h")
     nodes = draft.constants.add("sigmoid", "uint16_t", SIGMOID_NODES, ("sigmoid",))
     shift = 12 + round(math.log2(cell.scale))
     factors = [number for k in (8, 9, 10) for number in _factor(held, k)]
-    lines.append(_call("sm_lstm_step", hidden, nodes, "gates", *factors, shift, zero_point, "state"))
+    lines.append(call("sm_lstm_step", hidden, nodes, "gates", *factors, shift, zero_point, "state"))
     lines += ["h = state;", f"state += {hidden};", f"x += {features};"]
     begin = f"{scratch} + {10 * hidden}"
     head = [
@@ -126,11 +117,25 @@ def lstm(draft: Draft, held: QuantizedOperator) -> str:
         *(f"    {line}" for line in lines),
         "}",
     ]
-    return _for_each(n, "\n".join(head))
+    return for_each(n, "\n".join(head))
 
 
-def _for_each(n: int, statement: str) -> str:
-    return statement if n == 1 else nested([n], statement)
+def _stored(draft: Draft, held: QuantizedOperator, k: int, rows: NDArray[np.int8]) -> tuple[str, bool]:
+    """Return the name of a weight's values, and whether they are a bitmap and the non-zeros.
+
+    Args:
+        draft: The bundle.
+        held: The operator.
+        k: Which of its weights.
+        rows: The values with the output channels first, as a sparse kernel reads them.
+    """
+    operator, weight = held.operator, held.weights[k]
+    if is_sparse(draft.graph, operator, operator.weights[k]):
+        encoded = np.frombuffer(encode(rows), np.uint8)
+        key = (weight.name, operator.kind, "sparse")
+        return draft.constants.add("weights", "uint8_t", encoded, key), True
+    key = (weight.name, operator.kind, "dense")
+    return draft.constants.add("weights", "int8_t", weight.values, key), False
 
 
 def _summed(
@@ -166,11 +171,3 @@ def _folded(
 
 def _factor(held: QuantizedOperator, k: int) -> tuple[int, int]:
     return int(held.rescalings[k].multiplier[0]), int(held.rescalings[k].shift[0])
-
-
-def _joined(*parts: Any) -> str:
-    return ", ".join(str(part) for part in parts)
-
-
-def _call(function: str, *arguments: Any) -> str:
-    return f"{function}({_joined(*arguments)});"

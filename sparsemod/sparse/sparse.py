@@ -317,8 +317,7 @@ class Sparse:
         """
         from sparsemod.sparse.exporting import export_arms
 
-        config = self.config if root is None else self.config.model_copy(update={"root": Path(root)})
-        return export_arms(replace(self._setup, config=config), arm, folder, formats, mean, std)
+        return export_arms(self._rooted(root), arm, folder, formats, mean, std)
 
     def verify(
         self,
@@ -346,8 +345,7 @@ class Sparse:
         """
         from sparsemod.sparse.verifying import verify_arms
 
-        config = self.config if root is None else self.config.model_copy(update={"root": Path(root)})
-        return verify_arms(replace(self._setup, config=config), arm, n_samples, core)
+        return verify_arms(self._rooted(root), arm, n_samples, core)
 
     def _next_steps(self, result: RunResult) -> list[str]:
         failed = sum(a.status == "failed" for a in result.arms)
