@@ -19,7 +19,7 @@ from typing import Any
 
 from sparsemod.errors import StoreError
 
-__all__ = ["Store"]
+__all__ = ["Store", "write_whole"]
 
 _ARM = re.compile(r"[0-9]+_[0-9]+")
 _NAME = re.compile(r"\w[\w.+ -]{0,99}")
@@ -329,19 +329,27 @@ class Store:
 
     def _write(self, path: Path, content: bytes) -> None:
         self._check_entered()
-        with _story(path, "cannot be written"):
-            partial = _partial(path)
-            try:
-                with partial.open("wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                partial.replace(path)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    partial.unlink(missing_ok=True)
-                raise
-            _sync(path.parent)
+        write_whole(path, content)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file beside its place and rename it there, so that nobody finds half of it.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    with _story(path, "cannot be written"):
+        partial = _partial(path)
+        try:
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+        _sync(path.parent)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from sparsemod.space.space import Space
 from sparsemod.sparse.setup import Setup
 from sparsemod.store import Store
 
-__all__ = ["SparseExperiment", "load_net", "stored_arm"]
+__all__ = ["SparseExperiment", "load_net", "stored_arm", "stored_arms", "stored_experiment"]
 
 T = TypeVar("T")
 
@@ -122,16 +122,50 @@ def stored_arm(setup: Setup, name: str) -> tuple[Arm, bytes]:
     Raises:
         StoreError: There is no such arm, or it has no stored weights.
     """
+    return _stored(setup, stored_experiment(setup), [name])[0]
+
+
+def stored_arms(setup: Setup, arms: str | Sequence[str]) -> list[tuple[Arm, bytes]]:
+    """Return arms on the front and their weights, each once.
+
+    Args:
+        setup: Of the search.
+        arms: A name, several, or ``"front"`` for the whole front.
+
+    Raises:
+        StoreError: There is no such arm, or it has no stored weights.
+    """
+    experiment = stored_experiment(setup)
+    names = [arms] if isinstance(arms, str) else list(dict.fromkeys(arms))
+    if names == ["front"]:
+        names = [arm.name for arm in experiment.front(setup.config.constraints)]
+    return _stored(setup, experiment, names)
+
+
+def stored_experiment(setup: Setup) -> Experiment:
+    """Read the results of a search.
+
+    Raises:
+        StoreError: There are none, or they are damaged.
+    """
     store = Store(setup.config.root, setup.config.name)
     stored = store.read()
     if stored is None:
         raise StoreError(f"{store.json_path}: there are no results yet")
-    arms = {a.name: a for a in Experiment.from_json(stored, str(store.json_path)).arms}
-    if name not in arms:
-        raise StoreError(f"{store.json_path}: there is no arm '{name}'{nearest(str(name), arms)}")
-    weights = store.weights(name)
-    if weights is None:
-        raise StoreError(
-            f"{store.models_path}: arm '{name}' has no weights; only arms on the front keep theirs"
-        )
-    return arms[name], weights
+    return Experiment.from_json(stored, str(store.json_path))
+
+
+def _stored(setup: Setup, experiment: Experiment, names: Sequence[str]) -> list[tuple[Arm, bytes]]:
+    store = Store(setup.config.root, setup.config.name)
+    arms = {a.name: a for a in experiment.arms}
+    found = []
+    for name in names:
+        if name not in arms:
+            raise StoreError(f"{store.json_path}: there is no arm '{name}'{nearest(str(name), arms)}")
+        weights = store.weights(name)
+        if weights is None:
+            raise StoreError(
+                f"{store.models_path}: arm '{name}' has no weights; only arms on the front keep theirs"
+            )
+        found.append((arms[name], weights))
+    return found

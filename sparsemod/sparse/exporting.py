@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -24,11 +22,10 @@ from sparsemod.evaluate.task import Task
 from sparsemod.export.onnx_nodes import package
 from sparsemod.export.tflite import Description
 from sparsemod.measure.graph import OperatorGraph
-from sparsemod.search.experiment import Experiment
 from sparsemod.sparse.before import stored_weights
-from sparsemod.sparse.experiment import stored_arm
+from sparsemod.sparse.experiment import stored_arms
 from sparsemod.sparse.setup import Setup
-from sparsemod.store import Store
+from sparsemod.store import Store, write_whole
 
 __all__ = [
     "FORMATS",
@@ -37,7 +34,6 @@ __all__ = [
     "check_space_exportable",
     "export_arms",
     "export_missing",
-    "front_names",
 ]
 
 Format = Literal["tflite", "onnx", "onnx-qdq", "c"]
@@ -116,12 +112,9 @@ def export_arms(
     description = _description(setup.task, mean, std)
     if {"onnx", "onnx-qdq"} & set(wanted):
         package()  # said before anything is written
-    names = [arms] if isinstance(arms, str) else list(dict.fromkeys(arms))
-    if names == ["front"]:
-        names = front_names(setup)
-    if not names:
+    stored = stored_arms(setup, arms)
+    if not stored:
         raise StoreError(f"{setup.config.root}: there is no arm to export")
-    stored = [stored_arm(setup, name) for name in names]
     written: list[Written] = []
     for arm, weights in stored:
         for kind, files in _contents(setup.task, arm, weights, wanted, description):
@@ -153,20 +146,6 @@ def _formats(formats: str | Sequence[str]) -> tuple[Format, ...]:
     if not given:
         raise ConfigError(f"format: expected some of {', '.join(FORMATS)}, got none")
     return tuple(kind for kind in FORMATS if kind in given)
-
-
-def front_names(setup: Setup) -> list[str]:
-    """Return the names of the arms on the front.
-
-    Raises:
-        StoreError: There are no results.
-    """
-    store = Store(setup.config.root, setup.config.name)
-    stored = store.read()
-    if stored is None:
-        raise StoreError(f"{store.json_path}: there are no results yet")
-    front = Experiment.from_json(stored, str(store.json_path)).front(setup.config.constraints)
-    return [arm.name for arm in front]
 
 
 def _contents(
@@ -209,23 +188,8 @@ def _float_graph(task: Task, arm: Arm, weights: bytes) -> OperatorGraph:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file beside its place and rename it there."""
-    partial = path.with_name(f".{path.name}.partial")
-    with _story(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with partial.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def _story(path: Path) -> Iterator[None]:
     try:
-        yield
+        path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
+    write_whole(path, content)

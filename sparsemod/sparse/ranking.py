@@ -25,9 +25,9 @@ from sparsemod.sparse.testing import (
     How,
     carry_out,
     failures_text,
+    searched,
     setting_of,
     spread_text,
-    stored_experiment,
     training_of,
     whole_task,
 )
@@ -75,7 +75,7 @@ def run_ranking(
         StoreError, CandidateError, ExecutorError, SystemExit: As `CrossTest.run`.
     """
     refuse_reimport()
-    experiment = stored_experiment(setup)
+    experiment = searched(setup)
     front = sorted(experiment.front(setup.config.constraints), key=by_error)
     if not front:
         raise StoreError(f"{setup.config.root / setup.config.name}.json: there is no arm on the front")

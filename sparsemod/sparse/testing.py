@@ -23,6 +23,7 @@ from sparsemod.evaluate.task import Job, Task
 from sparsemod.evaluate.worker import refuse_reimport
 from sparsemod.search.experiment import Experiment
 from sparsemod.sparse.before import arm_seed
+from sparsemod.sparse.experiment import stored_experiment
 from sparsemod.sparse.progress import Reporter
 from sparsemod.sparse.setup import Setup, prepare, split_arguments
 from sparsemod.sparse.tested import CrossTestResult
@@ -34,9 +35,9 @@ __all__ = [
     "carry_out",
     "failures_text",
     "run_cross_test",
+    "searched",
     "setting_of",
     "spread_text",
-    "stored_experiment",
     "training_of",
     "whole_task",
 ]
@@ -237,25 +238,22 @@ def _collate(task: Task, arm: Arm) -> Callable[..., Any] | None:
     return lambda items: collate_fn(items, max_len=max_len)
 
 
-def stored_experiment(setup: Setup) -> Experiment:
+def searched(setup: Setup) -> Experiment:
     """Return the results of the search.
 
     Raises:
         StoreError: There are none, they are damaged, or of another search space.
     """
-    store = Store(setup.config.root, setup.config.name)
-    stored = store.read()
-    if stored is None:
-        raise StoreError(f"{store.json_path}: there are no results yet")
-    experiment = Experiment.from_json(stored, str(store.json_path))
+    experiment = stored_experiment(setup)
     mismatch = experiment.matches(setup.space.ax, experiment.objectives)
     if mismatch:
-        raise StoreError(f"{store.json_path}: these results are of another search space: {mismatch}")
+        path = Store(setup.config.root, setup.config.name).json_path
+        raise StoreError(f"{path}: these results are of another search space: {mismatch}")
     return experiment
 
 
 def _arm(setup: Setup, config: TestConfig) -> Arm:
-    arms = {a.name: a for a in stored_experiment(setup).arms}
+    arms = {a.name: a for a in searched(setup).arms}
     if config.arm not in arms:
         near = ", ".join(difflib.get_close_matches(config.arm, arms, n=3, cutoff=0.0)) or "none"
         path = setup.config.root / f"{setup.config.name}.json"

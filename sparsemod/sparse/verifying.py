@@ -10,6 +10,7 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
+from sparsemod.candidate import Arm
 from sparsemod.compress.integer import quantize, run_stored
 from sparsemod.compress.quantized_graph import QuantizedGraph
 from sparsemod.errors import ConfigError, nearest
@@ -23,8 +24,7 @@ from sparsemod.measure.bundle import constants
 from sparsemod.measure.latency import latency_seconds
 from sparsemod.measure.resources import arena
 from sparsemod.measure.targets import CORES, Target
-from sparsemod.sparse.experiment import stored_arm
-from sparsemod.sparse.exporting import front_names
+from sparsemod.sparse.experiment import stored_arms
 from sparsemod.sparse.setup import Setup
 from sparsemod.train.data import Data
 
@@ -38,18 +38,16 @@ def verify_arms(
     setup: Setup, arms: str | Sequence[str], n_samples: int | None, core: str | None
 ) -> dict[str, Verification]:
     """Compare what is promised of arms with the real runtimes; see `Sparse.verify`."""
-    names = [arms] if isinstance(arms, str) else list(dict.fromkeys(arms))
-    if names == ["front"]:
-        names = front_names(setup)
     if n_samples is not None and n_samples < 1:
         raise ConfigError(f"n_samples: expected 1 or more, got {n_samples}")
-    return {name: _verified(setup, name, n_samples, core) for name in names}
+    emulated = _core(setup.task.target, core)
+    return {
+        arm.name: _verified(setup.task, arm, weights, n_samples, emulated)
+        for arm, weights in stored_arms(setup, arms)
+    }
 
 
-def _verified(setup: Setup, name: str, n_samples: int | None, core: str | None) -> Verification:
-    task = setup.task
-    core = _core(task.target, core)
-    arm, weights = stored_arm(setup, name)
+def _verified(task: Task, arm: Arm, weights: bytes, n_samples: int | None, core: str) -> Verification:
     quantized = stored_integers(task, arm.candidate, weights, arm.seed)
     data = opened(task, "validation", arm.candidate.parametrization)
     samples = _samples(quantized, data, n_samples)
