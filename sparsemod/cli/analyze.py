@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparsemod.cli.figures import write_figures
 from sparsemod.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def analyze(
         console.print(_operators(analysis))
         console.print(_summary(analysis))
     if json is not None:
-        _write(json, found)
+        write_figures(json, [analysis.as_dict() for analysis in found])
 
 
 def _operators(analysis: Analysis) -> Table:
@@ -129,13 +130,3 @@ def _summary(analysis: Analysis) -> Table:
 
 def _milliseconds(analysis: Analysis) -> str:
     return f"{analysis.latency_seconds * 1e3:,.3g} ms"
-
-
-def _write(path: Path, found: list[Analysis]) -> None:
-    import json
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps([analysis.as_dict() for analysis in found], indent=1) + "\n")
-    except OSError as error:
-        raise ConfigError(f"--json: {path}: cannot be written: {error.strerror}") from None

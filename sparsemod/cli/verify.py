@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json as json_format
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sparsemod.cli.figures import write_figures
 from sparsemod.cli.problem import made_by
 from sparsemod.errors import ConfigError
 
@@ -53,14 +53,6 @@ def verify(
     for line in dict.fromkeys(line for found in verified.values() for line in found.skipped):
         typer.echo(f"skipped: {line}", err=True)
     if json is not None:
-        _write(json, json_format.dumps({n: f.as_dict() for n, f in verified.items()}, indent=1) + "\n")
+        write_figures(json, {name: found.as_dict() for name, found in verified.items()})
     if not all(found.agrees for found in verified.values()):
         raise typer.Exit(1)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    except OSError as error:
-        raise ConfigError(f"--json: {path}: cannot be written: {error.strerror}") from error
