@@ -246,7 +246,13 @@ def start_script(folder, body, guard='if __name__ == "__main__":\n'):
     head = HEAD.format(root=str(ROOT), tests=str(Path(__file__).parent))
     path.write_text(head + guard + textwrap.indent(START + body, "    " if guard else ""))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, str(path)], start_new_session=True, **pipes)
+    return subprocess.Popen(
+        [sys.executable, str(path)],
+        start_new_session=True,
+        # Those who start the tests as a background job let them ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **pipes,
+    )
 
 
 def test_a_script_without_a_main_guard_is_told_so_in_one_line(tmp_path):

@@ -34,7 +34,13 @@ def script(root, *pairs, **kwargs):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=as_from_a_terminal,
     )
+
+
+def as_from_a_terminal():
+    """Let Ctrl-C reach a process whoever started the tests: those of a background job ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def own_lines(err):
